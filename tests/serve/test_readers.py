@@ -77,7 +77,7 @@ class Client:
             params = {"name": name, "arguments": arguments}
             return "POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
 
-        kind = self.drawn.randrange(10)
+        kind = self.drawn.randrange(13)
         if kind == 0:
             return (
                 "GET",
@@ -92,8 +92,9 @@ class Client:
             history = [{"role": role, "content": self.words()} for role in ("user", "assistant")]
             asked = {"role": "user", "content": self.words()}
             messages = [*(history if self.drawn.random() < 0.3 else ()), asked]
-            stream = self.drawn.random() < 0.5
-            return "POST", "/v1/chat/completions", {"model": "evoseek", "messages": messages, "stream": stream}
+            body = {"model": "evoseek", "messages": messages, "stream": self.drawn.random() < 0.5}
+            folder = {"folder": self.drawn.choice(["sales", "board", "sales2", "", "/", "."])}
+            return "POST", "/v1/chat/completions", body | (folder if self.drawn.random() < 0.3 else {})
         if kind == 5:
             id = self.drawn.choice([self.foreign, *self.ids])
             return "POST", "/v1/feedback", {"id": id, "verdict": "right"}
@@ -103,6 +104,15 @@ class Client:
             return tool("ask", question=self.words())
         if kind == 8 and self.drawn.random() < 0.2:
             return "POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        if kind == 9:
+            route, number = self.drawn.choice(["passages", "pictures"]), self.drawn.randrange(2)
+            return "GET", f"/v1/{route}/{self.document()}%23{number}?neighbours=50", None
+        if kind == 10:
+            return tool("files", folder=self.drawn.choice(["", "sales", "board", "/"]))
+        if kind == 11:
+            return tool("contents", file=self.document())
+        if kind == 12:
+            return self.drawn.choice(["GET", "PUT"]), f"/v1/uploads{self.drawn.choice(['', '/a.md'])}", None
         return tool("search", query=self.words(), k=self.drawn.choice([1, 5, 50]))
 
     def send(self):
@@ -114,7 +124,7 @@ class Client:
 def files_in(value):
     """Every value of a key `file` in JSON values."""
     if isinstance(value, dict):
-        own = [value["file"]] if "file" in value else []
+        own = [value["file"]] if isinstance(value.get("file"), str) else []
         return own + [name for one in value.values() for name in files_in(one)]
     return [name for one in value for name in files_in(one)] if isinstance(value, list) else []
 
@@ -138,13 +148,16 @@ def check(client, alone):
         assert (own["passages"], own["files"]) == (len(alone), len(alone.files)) == (4, 4)
     if path == "/v1/feedback":
         assert reply.status_code == (404 if body["id"] in (client.foreign, "chatcmpl-0") else 200)
-    if path == "/v1/chat/completions":
+    if path == "/v1/chat/completions" and reply.status_code == 200:
         client.ids.append(values[0]["id"])
     call = body["params"] if path == "/mcp" and "params" in body else {"name": ""}
     if call["name"] == "search":
         found = {passage["id"] for passage in values[0]["result"]["structuredContent"]["passages"]}
         every = {passage.id for passage in alone.find(call["arguments"]["query"], 50)}
         assert found == every if call["arguments"]["k"] == 50 else found <= every
+    if call["name"] == "files":
+        every = [name for name in alone.files if name.startswith(call["arguments"]["folder"].strip("/"))]
+        assert values[0]["result"]["structuredContent"]["count"] == len(every)
     if call["name"] == "open":
         known = call["arguments"]["id"] in {passage.id for passage in alone.passages()}
         assert values[0]["result"].get("isError", False) is not known
@@ -247,3 +260,28 @@ def test_a_reload_answers_by_another_source_and_closes_the_one_before(serving, c
         headers["Accept"] = "application/json, text/event-stream"
         found = httpx2.post(f"{served.url}/mcp", json=call, headers=headers).json()
         assert set(files_in(found)) <= {f"board/zqname{number}.md" for number in range(8)}
+
+
+def test_a_question_about_a_folder_is_searched_there_alone(shared):
+    def found(key, folder):
+        body = {"model": "evoseek", "messages": [{"role": "user", "content": "mayor kalo pump"}], "folder": folder}
+        headers = {"Authorization": f"Bearer {key}"}
+        reply = httpx2.post(f"{shared.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+        if reply.status_code != 200:
+            return reply.status_code
+        searches = reply.json()["evoseek"]["searches"]
+        return {passage["id"].partition("/")[0] for one in searches for passage in one["found"]}
+
+    assert found(FULL, "sales") == {"sales"}
+    assert found(FULL, "/board/") == {"board"}
+    assert found(SALES, "board") == found(FULL, "sal") == found(FULL, "..") == 400
+    assert found(SALES, "sales") == found(SALES, "") == {"sales"}
+
+
+def test_a_folder_above_the_folders_of_a_key_shows_no_more_than_these(shared):
+    readers = shared.server.readers
+    key = Key(name="deep", sha256="0" * 64, folders=("sales/0.md", "board"))
+    readers.add([key])
+    assert set(readers.within(key, "sales").files) == {"sales/0.md"}
+    assert set(readers.within(key, "sales/0.md").files) == {"sales/0.md"}
+    assert readers.within(key, "board").folders == ["board"]

@@ -185,7 +185,7 @@ class AgentServer:
             return _streamed(side_stream(wanted, said)) if wanted.stream else JSONResponse(side_reply(wanted, said))
         try:
             key = key_of(request)
-            reader = self.readers[key]
+            reader = self.readers.within(key, wanted.folder)
             pending = self._queue.ask(reader.answerer, wanted.question, wanted.history, by=key.name)
             if self._feedback is not None:
                 pending.task.add_done_callback(partial(self._remember, pending.id, key))
@@ -287,7 +287,7 @@ class AgentServer:
         if isinstance(reader.engine, LiveIndex):
             await asyncio.to_thread(reader.engine.look)
         known = await asyncio.to_thread(reader.library.describe) if reader.library is not None else {}
-        documents = {**known, "files": len(files)} if (files := reader.files) else known
+        documents = {**known, "files": len(files), "folders": reader.folders} if (files := reader.files) else known
         if self._uploads is not None and key.folders is None:
             documents = {**documents, "upload": self._uploads.described}
         if self._feedback is not None:

@@ -33,7 +33,7 @@ MAX_BYTES, MAX_NAME = 100 * 2**20, 200  # of a file, and of its name in UTF-8
 MAX_FILES = 5_000  # in the folder
 MAX_AT_ONCE = 8
 _SPOOLED = 2**20  # bytes that are held in memory
-_LIMIT_S, _PAUSE_S, _RETRY_S = 600, 1, 30
+_LIMIT_S, _PAUSE_S, _RETRY_S, _PAUSES = 600, 1, 30, 10
 _TOLD = 1_000  # last uploads whose state is kept
 
 
@@ -123,6 +123,9 @@ class Uploads:
         """Update the index until no file waits; after a failure try again later."""
         while any(file["state"] == "waiting" for file in self._files.values()):
             await asyncio.sleep(_RETRY_S if self._error else _PAUSE_S)
+            for _ in range(_PAUSES):  # so that files sent together are read together
+                if self._under_way:
+                    await asyncio.sleep(_PAUSE_S)
             waiting = [name for name, file in self._files.items() if file["state"] == "waiting"]
             report = await self._updated()
             self._error = report.get("error")

@@ -126,7 +126,7 @@ async function drawn(passage, section, button) {
   const response = await fetch(`v1/pictures/${passage.id.split("/").map(encodeURIComponent).join("/")}`, { headers: headers() });
   if (!response.ok || opener !== button) return;
   const picture = Object.assign(element("img"), { alt: `Page ${passage.page}, with the cited text marked`, src: URL.createObjectURL(await response.blob()) });
-  section.prepend(picture);
+  section.lastElementChild.before(picture);
   await picture.decode();
   URL.revokeObjectURL(picture.src);
 }
