@@ -329,7 +329,7 @@ def test_documents_are_dropped_and_then_found(served_documents, open_page):
     shown = ["iru.md 1 passage", "empty.txt not read; empty"]
     shown += [re.compile("a.exe not taken: Files of type .exe are not read"), re.compile("b.docx not read; ")]
     uploads = page.locator("#uploads li")
-    expect(uploads).to_have_text([*shown, *(f"page-{n}.html 1 passage" for n in range(26))], timeout=240_000)
+    expect(uploads).to_have_text([*shown, *(f"page-{n}.html 1 passage" for n in range(26))], timeout=600_000)
     check_access(page)
     picture(page, "upload")
     page.keyboard.press("Escape")

@@ -84,6 +84,7 @@ def test_files_and_contents_for_agents(index):
         ],
     }
     assert [file["file"] for file in old.structured_content["files"]] == ["old/towns.csv"]
+    assert asyncio.run(library.files("/"))["count"] == 3
     assert asyncio.run(library.files("ol")) == {"count": 0, "files": []}
     parts = contents.structured_content["contents"]
     assert [part["heading"] for part in parts][-2:] == ["Part 7", "Part 8"]

@@ -173,7 +173,8 @@ class Library:
     ) -> Json:
         """Return the number of files, and the paths and dates of the newest ones."""
         files = self.store.files if isinstance(self.store, _Filed) else {}
-        within = {name: one for name, one in files.items() if f"{name}/".startswith(folder and f"{folder.strip('/')}/")}
+        start = folder.strip("/") and f"{folder.strip('/')}/"
+        within = {name: one for name, one in files.items() if name.startswith(start)}
         newest = await to_thread(_newest_first, within)
         return {"count": len(newest), "files": [{"file": name, "changed": day} for day, name in newest[:_LISTED]]}
 
