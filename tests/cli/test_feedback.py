@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from evoseek.cli.main import app
 from evoseek.errors import ConfigError, DataError
+from evoseek.questions.asked import Asked, AskedLog
 from evoseek.questions.feedback import Feedback, FeedbackFile
-from evoseek.serve.asked import AskedLog
 
 WRONG = Feedback("b", "2026-01-02T00:00:00Z", "when?\x1b[2J", None, "wrong", "1900", "page 3")
 
@@ -61,8 +61,8 @@ def test_those_of_a_run_outside_of_a_project(folder, tmp_path, monkeypatch):
 
 def test_what_was_asked_is_listed_with_its_outcome_and_verdict(folder):
     log = AskedLog(folder / "asked.jsonl")
-    log.add("sales", "when?\x1b[2J", "b", "unsupported", 1.25, None)
-    AskedLog(log.path, has_texts=False).add("", "who?", "c", "failed", 0.5, None)
+    log.add(Asked("sales", "b", "unsupported", 1.25, "when?\x1b[2J"))
+    AskedLog(log.path, has_texts=False).add(Asked("", "c", "failed", 0.5, "who?"))
     said = feedback("--asked")
     assert "sales  unsupported, judged wrong, 1.2 s\n      when?" in said
     assert "-  failed, 0.5 s\n" in said

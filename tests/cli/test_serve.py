@@ -27,13 +27,13 @@ def index(tmp_path_factory):
 @pytest.fixture
 def signals():
     """The handlers as they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, monkeypatch, signals):
+def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, caplog, monkeypatch, signals):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setattr("sys.argv", ["evoseek", "serve", "agent", "tiny", "--index", str(index), "--port", str(port)])
@@ -45,6 +45,7 @@ def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, mo
             told["models"] = [model.id for model in client.models.list()]
             messages = [{"role": "user", "content": "what is Kalo 's mayor ?"}]
             told["answer"] = client.chat.completions.create(model="tiny", messages=messages).evoseek
+            os.kill(os.getpid(), signal.SIGHUP)
             changed = Passage("c#0", "c", "Kalo of today", "Kalo 's mayor is Lina .")
             LexicalIndex.build(index, [changed])
             told["health"] = httpx2.get(f"http://127.0.0.1:{port}/health").json()
@@ -66,6 +67,7 @@ def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, mo
     assert told["changed"]["searches"][0]["found"][0]["title"] == "Kalo of today"
     assert told["health after"]["index_is_current"]
     said = capfd.readouterr().out
+    assert "Reloaded: 0 keys, the same checkpoint." in caplog.text
     assert f"chat page http://127.0.0.1:{port}/" in " ".join(said.split())
     assert said.endswith("Ended.\n")
 

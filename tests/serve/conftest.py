@@ -21,7 +21,7 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.serve.agent import AgentServer, AgentServerLimits
 from evoseek.serve.connection import StoppableServer
 from evoseek.serve.keys import Key
-from evoseek.serve.readers import Source
+from evoseek.serve.readers import AnswerSource
 from evoseek.types import Passage
 
 PASSAGES = [
@@ -98,7 +98,7 @@ def serving(made, library):
             )
             return Answerer("runs/a-policy", roller, by_words, refuses, history, agent)
 
-        source = Source(answerer_for, engine or library)
+        source = AnswerSource(answerer_for, engine or library)
         options["keys"] = [key if isinstance(key, Key) else Key.of(key) for key in options.get("keys", ())]
         server = AgentServer(source, limits=limits or AgentServerLimits(drain_s=1), **options)
         with socket.create_server(("127.0.0.1", port), backlog=256) as bound:

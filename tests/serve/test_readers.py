@@ -14,13 +14,13 @@ from tests.raising import raises
 from tests.serve.conftest import PASSAGES
 
 from evoseek.errors import ConfigError
+from evoseek.questions.asked import AskedLog
 from evoseek.questions.feedback import FeedbackFile
 from evoseek.search.indexing import IndexPlan, build_index, update_index
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex
-from evoseek.serve.asked import AskedLog
 from evoseek.serve.keys import EVERYBODY, Key
-from evoseek.serve.readers import Source
+from evoseek.serve.readers import AnswerSource
 
 FULL, SALES = "the-key-of-everything", "the-key-of-the-sales"
 KEYS = [Key.of(FULL), Key(name="sales", sha256=Key.of(SALES).sha256, folders=("sales",))]
@@ -215,11 +215,11 @@ def test_a_key_of_everything_sees_everything(shared):
 
 def test_keys_with_folders_need_an_index_that_records_its_files(tmp_path, library):
     with pytest.raises(ConfigError, match="does not search an index of `evoseek index`"):
-        Source(lambda engine: None, library).seen_by(KEYS[1])
+        AnswerSource(lambda engine: None, library).seen_by(KEYS[1])
     LexicalIndex.build(tmp_path / "index", PASSAGES)
     with raises("index.no_files"):
-        Source(lambda engine: None, LiveIndex(tmp_path / "index")).seen_by(KEYS[1])
-    assert Source(lambda engine: None, library).seen_by(EVERYBODY) is library
+        AnswerSource(lambda engine: None, LiveIndex(tmp_path / "index")).seen_by(KEYS[1])
+    assert AnswerSource(lambda engine: None, library).seen_by(EVERYBODY) is library
 
 
 def test_a_reload_answers_by_another_source_and_closes_the_one_before(serving, corpus, tmp_path):
@@ -247,7 +247,7 @@ def test_a_reload_answers_by_another_source_and_closes_the_one_before(serving, c
             assert httpx2.get(f"{served.url}/v1/models").status_code == 401
         reload(lambda: (None, KEYS))
         assert (models(), closed) == (200, [])
-        newer = Source(before.answerer_for, before.engine)
+        newer = AnswerSource(before.answerer_for, before.engine)
         more = Key(name="more", sha256=Key.of("another-key-of-more").sha256, folders=("board",))
         reload(lambda: (newer, [KEYS[0], more]))
         assert (models(), closed) == (401, [True])

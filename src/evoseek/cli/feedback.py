@@ -17,8 +17,8 @@ from evoseek.config.project import FEEDBACK
 from evoseek.text.printable import say
 
 if TYPE_CHECKING:
+    from evoseek.questions.asked import AskedLog
     from evoseek.questions.feedback import Feedback
-    from evoseek.serve.asked import AskedLog
 
 
 @command("feedback", in_project=True)
@@ -36,8 +36,8 @@ def feedback(
 
     Example: evoseek feedback --delete 3
     """
+    from evoseek.questions.asked import ASKED, AskedLog
     from evoseek.questions.feedback import FeedbackFile, numbered
-    from evoseek.serve.asked import ASKED, AskedLog
 
     path, console = run / FEEDBACK if run else feedback_path(None), Console()
     file = FeedbackFile(path)

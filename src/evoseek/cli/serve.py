@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from evoseek.assembly.settings import TrainingSettings
     from evoseek.questions.feedback import FeedbackFile
     from evoseek.run import Run
-    from evoseek.serve.readers import Source
+    from evoseek.serve.readers import AnswerSource
 
 _RUNNING, _EXAMPLES = 16, 3
 serve = new_group("Servers for other programs.")
@@ -115,8 +115,8 @@ def serve_agent(
     """
     judged = _feedback(answerer) if feedback else None
     with _extra():
+        from evoseek.questions.asked import ASKED, AskedLog
         from evoseek.serve.agent import AgentServer, AgentServerLimits
-        from evoseek.serve.asked import ASKED, AskedLog
         from evoseek.serve.keys import read_keys
         from evoseek.serve.uploads import Uploads
     keys = read_keys(key_file, host=host)
@@ -131,7 +131,7 @@ def serve_agent(
             if file is not None:
                 say(console, f"{shown} are kept in {file.path}: `evoseek feedback` lists them.")
 
-    with _Sources(run, console) as sources:
+    with _AnswerSources(run, console) as sources:
         server = AgentServer(
             sources.open(),
             limits=AgentServerLimits(running=running, waiting=waiting, drain_s=drain),
@@ -167,7 +167,7 @@ def serve_mcp(
         mcp_server(Library(LiveIndex(Path(answerer))), None).run("stdio")
         return
     run = _run(answerer, index, "MCP by stdio", _RUNNING)
-    with _Sources(run, Console(stderr=True)) as sources:
+    with _AnswerSources(run, Console(stderr=True)) as sources:
         source = sources.open()
         library = Library(source.engine) if source.engine is not None else None
         mcp_server(library, source.answerer_for(source.engine).answer_alone).run("stdio")
@@ -221,18 +221,18 @@ def _live(settings: TrainingSettings) -> SearchEngine | None:
     return LiveIndex(Path(settings.search.index), partial(build, "search", settings.search, None))
 
 
-class _Sources(ExitStack):
+class _AnswerSources(ExitStack):
     """The sources of a server, which are closed at the end of the `with` block, or before."""
 
     def __init__(self, run: Run, console: Console) -> None:
         super().__init__()
         self._run, self._console, self._loaded = run, console, ""
 
-    def open(self) -> Source:
+    def open(self) -> AnswerSource:
         """Load what answers, with the newest checkpoint. Clients may search nothing if the engine depends on the
         question, or on the web."""
         from evoseek.agent.answer import Answerer
-        from evoseek.serve.readers import Source
+        from evoseek.serve.readers import AnswerSource
 
         closing = self.enter_context(ExitStack())
         context = closing.enter_context(self._run.context())
@@ -244,9 +244,9 @@ class _Sources(ExitStack):
             say(self._console, notice)
         self._loaded = context.checkpoint.digest if context.checkpoint else ""
         engine = context.searched
-        return Source(answerer_for, None if isinstance(engine, QuestionEngine) else engine, closing.close)
+        return AnswerSource(answerer_for, None if isinstance(engine, QuestionEngine) else engine, closing.close)
 
-    def newer(self) -> Source | None:
+    def newer(self) -> AnswerSource | None:
         """Load what answers, if the run has a newer checkpoint."""
         from evoseek.storage.checkpoints import latest_checkpoint
 

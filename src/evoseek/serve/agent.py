@@ -7,10 +7,10 @@
     POST /mcp                   as in `serve.mcp`
     GET  /                      the chat page
     GET  /health /ready         whether the server lives; whether it has room for a question
-    GET  /metrics /log /v1/log  numbers for Prometheus; what was asked (`serve.asked`): for keys that see everything
+    GET  /metrics /log /v1/log  numbers for Prometheus; what was asked (`questions.asked`): for keys that see everything
 
 If the queue is full, a question gets 429 with Retry-After. A client that leaves ends its rollout. A key sees what its
-`Reader` has, and nothing else. SIGHUP reads the keys again and loads the newest checkpoint.
+`KeyReader` has, and nothing else. SIGHUP reads the keys again and loads the newest checkpoint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import signal
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -36,11 +36,11 @@ from starlette.routing import BaseRoute, Route
 
 from evoseek.agent.answer import Answered
 from evoseek.errors import ConfigError, DataError, RunError
+from evoseek.questions.asked import Asked, AskedLog
 from evoseek.questions.feedback import Feedback, FeedbackFile
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin
 from evoseek.serve.answer_queue import AnswerQueue, PendingAnswer, Worker
-from evoseek.serve.asked import AskedLog
 from evoseek.serve.chat_api import (
     FILES,
     ChatRequest,
@@ -66,7 +66,7 @@ from evoseek.serve.connection import (
 from evoseek.serve.document_routes import document_routes
 from evoseek.serve.keys import EVERYBODY, Key, key_of
 from evoseek.serve.mcp import Library
-from evoseek.serve.readers import Readers, Source, for_all_seeing
+from evoseek.serve.readers import AnswerSource, Readers, check_sees_all
 from evoseek.serve.uploads import Uploads
 from evoseek.text.scripts import well_formed
 
@@ -100,7 +100,7 @@ class AgentServer:
 
     def __init__(
         self,
-        source: Source,
+        source: AnswerSource,
         *,
         limits: AgentServerLimits | None = None,
         keys: Sequence[Key] = (),
@@ -110,17 +110,18 @@ class AgentServer:
         asked: AskedLog | None = None,
         examples: Sequence[str] = (),
         uploads: Uploads | None = None,
-        load: Callable[[], tuple[Source | None, Sequence[Key]]] | None = None,
+        load: Callable[[], tuple[AnswerSource | None, Sequence[Key]]] | None = None,
     ) -> None:
         self._limits, self._host, self._load = limits or AgentServerLimits(), host, load
         self._worker, self._asked, self._reloading = Worker(), asked, asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._uploads = uploads
         self._feedback, self._answers = feedback, OrderedDict[str, tuple[Key, Feedback]]()
         self._queue = AnswerQueue(
             self._worker,
             running=self._limits.running,
             waiting=self._limits.waiting,
-            ended=asked.add if asked else None,
+            ended=self._ended if asked else None,
         )
         self.readers = Readers(source, self._worker, self._ask_alone, examples)
         self.readers.add(keys or [EVERYBODY])
@@ -135,30 +136,27 @@ class AgentServer:
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
         """Serve as `listen` does; unfinished answers are then cancelled, and their clients get an error."""
-        signal.signal(signal.SIGHUP, lambda *_: asyncio.run_coroutine_threadsafe(self.reload(), self._loop))
+        signal.signal(signal.SIGHUP, self._reload_soon)
         listen(self.stoppable(), self._host, port, started=started)
 
     def stoppable(self) -> StoppableServer:
         return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self._queue.stop)
 
     def _routes(self) -> list[BaseRoute]:
-        uploads = list[BaseRoute]()
-        if (taken := self._uploads) is not None:
-            uploads.append(Route("/v1/uploads", for_all_seeing(taken.tell)))
-            uploads.append(Route("/v1/uploads/{name:path}", for_all_seeing(taken.take), methods=["PUT"]))
         return [
             Route("/", page_of("index.html")),
             *(Route(f"/{name}", page_of(name)) for name in PAGE_FILES),
             Route("/health", self._health),
             Route("/ready", self._ready),
-            Route("/metrics", for_all_seeing(self._metrics)),
+            Route("/metrics", self._metrics),
             Route("/log", page_of("log.html")),
-            Route("/v1/log", for_all_seeing(self._log)),
+            Route("/v1/log", self._log),
             Route("/v1/models", self._models),
             Route("/v1/models/{name:path}", self._model),
             Route(f"/{FILES}/{{file:path}}", self._file),
             *document_routes(self._seen),
-            *uploads,
+            Route("/v1/uploads", self._upload),
+            Route("/v1/uploads/{name:path}", self._upload, methods=["PUT"]),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/feedback", self._judge, methods=["POST"]),
             Route("/mcp", self.readers, methods=["POST"]),
@@ -228,10 +226,23 @@ class AgentServer:
             raise HTTPException(507, str(error)) from error
         return JSONResponse({"id": wanted.id, "verdict": wanted.verdict})
 
+    def _ended(self, by: str, question: str, id: str, outcome: str, seconds: float, answered: Answered | None) -> None:
+        asked = Asked(by, id, outcome, round(seconds, 3), question)
+        if answered is not None:
+            cited = tuple(passage.id for passage in answered.support.passages) if answered.answer else ()
+            searches = len(answered.trajectory.results)
+            asked = replace(asked, searches=searches, answer=answered.answer, citations=cited)
+        if self._asked is not None:
+            self._asked.add(asked)
+
     async def _ask_alone(self, key: Key, question: str) -> Answered:
         """Answer a question without a conversation. Raises BusyError, and EvoseekError if there is no answer."""
         answerer = self.readers[key].answerer
         return await self._queue.ask(answerer, well_formed(question).strip(), by=key.name).answered()
+
+    def _reload_soon(self, number: int, frame: object) -> None:
+        if self._loop is not None:
+            asyncio.run_coroutine_threadsafe(self.reload(), self._loop)
 
     async def reload(self) -> None:
         """Read the keys again and load the newest checkpoint. Questions under way are answered as they began. If that
@@ -241,7 +252,7 @@ class AgentServer:
         async with self._reloading:
             await self._reload(self._load)
 
-    async def _reload(self, load: Callable[[], tuple[Source | None, Sequence[Key]]]) -> None:
+    async def _reload(self, load: Callable[[], tuple[AnswerSource | None, Sequence[Key]]]) -> None:
         try:
             source, keys = await asyncio.to_thread(load)
             if self._guard.keys and not keys:
@@ -265,6 +276,12 @@ class AgentServer:
         if origin is None or file is None:
             raise HTTPException(404, "The index was built from no such file, or the file was changed or moved since.")
         return _document(origin.path, file)
+
+    async def _upload(self, request: Request) -> Response:
+        if self._uploads is None:
+            raise HTTPException(404, "This server takes no uploads. Start it with --upload.")
+        check_sees_all(request)
+        return await (self._uploads.take(request) if request.method == "PUT" else self._uploads.tell(request))
 
     def _seen(self, request: Request) -> tuple[Library | None, Mapping[str, FileOrigin]]:
         reader = self.readers[key_of(request)]
@@ -304,9 +321,11 @@ class AgentServer:
         return JSONResponse({"status": "ready" if has_room else "busy"}, 200 if has_room else 503)
 
     async def _metrics(self, request: Request) -> Response:
+        check_sees_all(request)
         return Response(self._queue.metrics, media_type=CONTENT_TYPE_LATEST)
 
     async def _log(self, request: Request) -> Response:
+        check_sees_all(request)
         if self._asked is None:
             raise HTTPException(404, "This server does not log what was asked. Start it with --log.")
         verdicts = await asyncio.to_thread(self._feedback.read) if self._feedback is not None else []

@@ -13,7 +13,6 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from evoseek.agent.answer import Answered, Answerer
@@ -29,8 +28,11 @@ _FOLDERS = 200
 _CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
 
 
+AskFor = Callable[[Key, str], Awaitable[Answered]]
+
+
 @dataclass(frozen=True, slots=True)
-class Source:
+class AnswerSource:
     """What a server answers from: `answerer_for` answers by searches of an engine, `engine` sees everything (None:
     nothing can be searched). `close` ends it, once it answers no more."""
 
@@ -51,7 +53,7 @@ class Source:
 
 
 @dataclass(slots=True)
-class Reader:
+class KeyReader:
     """What a key sees. A newer `answerer` replaces the one before."""
 
     answerer: Answerer
@@ -79,17 +81,15 @@ class Reader:
 class Readers:
     """The readers of a server, by their keys. `ask` answers a question for a key by its answerer."""
 
-    def __init__(
-        self, source: Source, worker: Worker, ask: Callable[[Key, str], Awaitable[Answered]], examples: Sequence[str]
-    ) -> None:
+    def __init__(self, source: AnswerSource, worker: Worker, ask: AskFor, examples: Sequence[str]) -> None:
         self.source, self._worker, self._ask, self._examples = source, worker, ask, examples
-        self._readers = dict[Key, Reader]()
+        self._readers = dict[Key, KeyReader]()
         self._running: TaskGroup | None = None
 
-    def __getitem__(self, key: Key) -> Reader:
+    def __getitem__(self, key: Key) -> KeyReader:
         return self._readers[key]
 
-    def within(self, key: Key, folder: str) -> Reader:
+    def within(self, key: Key, folder: str) -> KeyReader:
         """Return what a key sees in a folder of the documents ("": all that it sees). Raises DataError if it sees
         nothing there."""
         reader, folder = self._readers[key], folder.strip("/")
@@ -103,7 +103,7 @@ class Readers:
             self._readers[narrow] = self._reader(narrow)
         return self._readers[narrow]
 
-    def add(self, keys: Sequence[Key]) -> list[Reader]:
+    def add(self, keys: Sequence[Key]) -> list[KeyReader]:
         """Add readers for the keys that have none yet, and return these. Raises ConfigError, and then adds none."""
         made = {key: self._reader(key) for key in keys if key not in self._readers}
         self._readers |= made
@@ -124,14 +124,14 @@ class Readers:
             if self._running is not None:
                 await self._running.start(reader.live)
 
-    def replace(self, source: Source) -> None:
+    def replace(self, source: AnswerSource) -> None:
         """Answer from another source from now on, over the same engines."""
         made = [source.answerer_for(reader.engine) for reader in self._readers.values()]
         for reader, answerer in zip(self._readers.values(), made, strict=True):
             reader.answerer = answerer
         self.source = source
 
-    def _reader(self, key: Key) -> Reader:
+    def _reader(self, key: Key) -> KeyReader:
         async def ask(question: str) -> Answered:
             return await self._ask(key, question)
 
@@ -141,19 +141,14 @@ class Readers:
         mcp = mcp_server(library, ask).streamable_http_app(
             stateless_http=True, json_response=True, transport_security=_CHECKED_BEFORE
         )
-        return Reader(self.source.answerer_for(engine), engine, library, mcp)
+        return KeyReader(self.source.answerer_for(engine), engine, library, mcp)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the key's tools of MCP, as an ASGI application."""
         await self[key_of(scope)].mcp(scope, receive, send)
 
 
-def for_all_seeing(reply: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint for keys that see everything; others get 403."""
-
-    async def checked(request: Request) -> Response:
-        if key_of(request).folders is not None:
-            raise HTTPException(403, "This key may see some folders alone. This page is for keys that see everything.")
-        return await reply(request)
-
-    return checked
+def check_sees_all(request: Request) -> None:
+    """Raise HTTPException for a key that may not see everything."""
+    if key_of(request).folders is not None:
+        raise HTTPException(403, "This key may see some folders alone. This page is for keys that see everything.")

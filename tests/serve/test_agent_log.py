@@ -1,14 +1,12 @@
-"""The log of what a server was asked."""
+"""The log of what a server was asked, as its operator sees it."""
 
 import json
 import os
 
 import httpx2
-import pytest
 
+from evoseek.questions.asked import AskedLog
 from evoseek.questions.feedback import FeedbackFile
-from evoseek.serve import asked as module
-from evoseek.serve.asked import Asked, AskedLog
 
 WHO = "who is the mayor of Kalo?"
 
@@ -43,7 +41,7 @@ def test_without_texts_there_are_only_numbers(serving, tmp_path):
     with serving(asked=log) as served:
         ask(served, WHO)
     (row,) = map(json.loads, log.path.read_text().splitlines())
-    assert row.keys() == {"time", "key", "id", "outcome", "seconds", "searches"}
+    assert (row["question"], row["answer"], row["citations"], row["searches"]) == (None, None, [], 1)
     assert "Kalo" not in log.path.read_text()
 
 
@@ -51,24 +49,3 @@ def test_a_server_without_a_log_says_so(serving):
     with serving() as served:
         reply = httpx2.get(f"{served.url}/v1/log")
     assert (reply.status_code, "--log" in reply.json()["error"]["message"]) == (404, True)
-
-
-def test_a_long_log_is_put_aside_and_a_full_disk_ends_no_answer(tmp_path, monkeypatch, caplog):
-    log = AskedLog(tmp_path / "asked.jsonl")
-    log.add("", "one?", "1", "failed", 0.0, None)
-    monkeypatch.setattr(module, "_MAX_BYTES", 10)
-    log.add("", "two?", "2", "failed", 0.0, None)
-    assert [one.question for one in log.read()] == ["two?"]
-    assert [one.question for one in AskedLog(tmp_path / "asked.1.jsonl").read()] == ["one?"]
-    AskedLog(tmp_path / "none" / "asked.jsonl").add("", "x", "3", "failed", 0.0, None)
-    assert "A question was not logged" in caplog.text
-
-
-@pytest.mark.parametrize("count", [0, 3, 501])
-def test_the_last_questions_are_shown_newest_first(tmp_path, count):
-    log = AskedLog(tmp_path / "asked.jsonl")
-    rows = [json.dumps(module.asdict(Asked("t", "k", str(number), "answered", 1.0))) for number in range(count)]
-    log.path.write_text("".join(f"{row}\n" for row in rows))
-    found = log.overview([])
-    assert (found["asked"], len(found["questions"])) == (count, min(count, 500))
-    assert [one["id"] for one in found["questions"]][:1] == [str(count - 1)] * bool(count)

@@ -1,10 +1,10 @@
 """What a server was asked: `asked.jsonl`, a line for each question, readable only by the file's owner.
 
-    {"time": "...", "key": "sales", "id": "chatcmpl-...", "outcome": "answered", "seconds": 1.3, "searches": 2,
-     "question": "...", "answer": "...", "citations": ["id", ...]}
+    {"key": "sales", "id": "chatcmpl-...", "outcome": "answered", "seconds": 1.3, "question": "...", "searches": 2,
+     "answer": "...", "citations": ["id", ...], "time": "..."}
 
-`outcome` is answered, unsupported, no_answer, failed or cancelled. What is unknown is left out, and so are the last
-three without texts. A file that reaches 50 MB is renamed to `asked.1.jsonl`, in place of the one before.
+`outcome` is answered, unsupported, no_answer, failed or cancelled. Without texts, question, answer and citations are
+empty. A file that reaches 50 MB is renamed to `asked.1.jsonl`, in place of the one before.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, with_config
 
 from evoseek.errors import EvoseekError
 from evoseek.questions.feedback import Feedback
 from evoseek.storage.jsonl import ResumableJsonl, locked, made_by
-
-if TYPE_CHECKING:
-    from evoseek.agent.shown import Answered
 
 ASKED = "asked.jsonl"
 _MAX_BYTES, _PRIVATE, _SHOWN = 50_000_000, 0o600, 500
@@ -38,15 +35,15 @@ _LOG = logging.getLogger(__name__)
 class Asked:
     """A question that was asked; the module's docstring describes the fields."""
 
-    time: str
     key: str
     id: str
     outcome: str
     seconds: float
-    searches: int = 0
     question: str | None = None
+    searches: int = 0
     answer: str | None = None
     citations: tuple[str, ...] = ()
+    time: str = ""
 
 
 _ROW = TypeAdapter(Asked)
@@ -58,21 +55,16 @@ class AskedLog:
     def __init__(self, path: Path, has_texts: bool = True) -> None:
         self.path, self._has_texts = path, has_texts
 
-    def add(self, key: str, question: str, id: str, outcome: str, seconds: float, answered: Answered | None) -> None:
-        """Append a question. A disk that refuses it is logged: the answer is given all the same."""
-        row: dict[str, Any] = {"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "key": key, "id": id}
-        row |= {"outcome": outcome, "seconds": round(seconds, 3)}
-        if answered is not None:
-            row["searches"] = len(answered.trajectory.results)
-        if self._has_texts:
-            row["question"] = question
-        if self._has_texts and answered is not None and answered.answer is not None:
-            row |= {"answer": answered.answer, "citations": [passage.id for passage in answered.support.passages]}
+    def add(self, asked: Asked) -> None:
+        """Append a question, with the time. A disk that refuses it is logged: the answer is given all the same."""
+        asked = replace(asked, time=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+        if not self._has_texts:
+            asked = replace(asked, question=None, answer=None, citations=())
         try:
             if self.path.exists() and self.path.stat().st_size > _MAX_BYTES:
                 self.path.replace(self.path.with_suffix(".1.jsonl"))
             with locked(self.path, _PRIVATE):
-                ResumableJsonl(self.path, _UNICODE).append([row])
+                ResumableJsonl(self.path, _UNICODE).append([asdict(asked)])
         except (EvoseekError, OSError) as error:
             _LOG.error("A question was not logged: %s", error)
 
