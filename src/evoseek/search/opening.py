@@ -121,13 +121,15 @@ class LiveIndex:
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Search as `search`, without awaiting. Call it from one thread at a time."""
-        self._whole.look()
+        self.look()
         return self.now.find_all(queries, k)
 
     def look(self) -> None:
         """Open the index again if it was changed."""
+        if self._whole is not self:
+            return self._whole.look()
         if (state := _state(self._directory)) == self._seen:
-            return
+            return None
         self._seen = state
         try:
             self.state, self._opened = self._open(), state

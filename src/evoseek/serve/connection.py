@@ -275,7 +275,7 @@ class Guard:
             app = error_reply(
                 401, f"A key is needed.{wrong} Send it as `Authorization: Bearer KEY`.", {"WWW-Authenticate": "Bearer"}
             )
-        elif key is not None and scope["method"] == "POST" and (wait_s := await self._wait_s(key)):
+        elif key is not None and scope["method"] in ("POST", "PUT") and (wait_s := await self._wait_s(key)):
             text = f"This key may send {key.per_minute} requests a minute. Send the next one in {wait_s} seconds."
             app = error_reply(429, text, {"Retry-After": str(wait_s)})
         else:

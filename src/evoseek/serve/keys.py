@@ -3,7 +3,7 @@
 [sales]
 sha256 = "9f86d081884c7d65..."    # of the key, never the key itself
 folders = ["sales", "prices"]     # without this line: everything
-per_minute = 30                   # POST requests; without this line: any number
+per_minute = 30                   # requests other than GET; without this line: any number
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Folder = Annotated[str, Field(pattern=r"^[^/].*[^/]$|^[^/]$")]
 
 class Key(BaseModel):
     """A key of a server, by its digest. `folders` of the corpus, or files, are all that it may see (None: everything);
-    it may send `per_minute` POST requests (None: any number)."""
+    it may send `per_minute` requests other than GET (None: any)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str = ""
