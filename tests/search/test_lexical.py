@@ -87,6 +87,16 @@ def test_passages_keep_their_citations(tmp_path: Path) -> None:
     assert replace(index.find("meri", 1)[0], score=None) == cited[1]
 
 
+def test_a_passage_is_given_with_those_added_before_and_after_it(tmp_path: Path) -> None:
+    ids = [f"d{number}#0" for number in (5, 3, 8, 1, 9)]
+    index = LexicalIndex.build(tmp_path / "index", [passage(id[:2], f"Text of {id}") for id in ids])
+    assert [[p.id for p in index.around(id, 1)] for id in ids] == [ids[:2], ids[:3], ids[1:4], ids[2:], ids[3:]]
+    assert [p.id for p in index.around("d8#0", 99)] == ids
+    assert index.around("d8#0", 0) == [index.get("d8#0")]
+    with raises("index.no_passage"):
+        index.around("d7#0", 1)
+
+
 def test_an_index_of_before_there_were_citations_is_read(tmp_path: Path) -> None:
     """Built by the release that did not have them yet, and recorded more about itself."""
     with ZipFile(FIXTURES / "index_without_citations.zip") as archive:

@@ -17,6 +17,7 @@ from evoseek.storage.files import (
     expanded,
     model_digest,
     nearest,
+    new_file,
     read_regular,
     remove_directory,
     remove_leftovers,
@@ -53,6 +54,20 @@ def test_a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_pa
         write_atomic(path, "x" * 5000)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_new_file_appears_whole_and_replaces_nothing(tmp_path: Path) -> None:
+    with new_file(tmp_path / "a") as file:
+        file.write(b"whole")
+        assert not (tmp_path / "a").exists()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for name in ("a", "link"):
+        with pytest.raises(FileExistsError), new_file(tmp_path / name) as file:
+            file.write(b"other")
+    with pytest.raises(ZeroDivisionError), new_file(tmp_path / "b") as file:
+        raise ZeroDivisionError
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "link"]
+    assert (tmp_path / "a").read_bytes() == b"whole"
 
 
 def test_write_atomic_into_a_missing_folder_is_a_run_error(tmp_path: Path) -> None:
