@@ -94,8 +94,9 @@ class Client:
             history = [{"role": role, "content": self.words()} for role in ("user", "assistant")]
             asked = {"role": "user", "content": self.words()}
             messages = [*(history if self.drawn.random() < 0.3 else ()), asked]
-            stream = self.drawn.random() < 0.5
-            return "POST", "/v1/chat/completions", {"model": "evoseek", "messages": messages, "stream": stream}
+            body = {"model": "evoseek", "messages": messages, "stream": self.drawn.random() < 0.5}
+            folder = {"folder": self.drawn.choice(["sales", "board", "sales2", "", "/", "."])}
+            return "POST", "/v1/chat/completions", body | (folder if self.drawn.random() < 0.3 else {})
         if kind == 5:
             id = self.drawn.choice([self.foreign, *self.ids])
             return "POST", "/v1/feedback", {"id": id, "verdict": "right"}
@@ -146,7 +147,7 @@ def check(client, alone):
         assert (own["passages"], own["files"]) == (len(alone), len(alone.files)) == (4, 4)
     if path == "/v1/feedback":
         assert reply.status_code == (404 if body["id"] in (client.foreign, "chatcmpl-0") else 200)
-    if path == "/v1/chat/completions":
+    if path == "/v1/chat/completions" and reply.status_code == 200:
         client.ids.append(values[0]["id"])
     call = body["params"] if path == "/mcp" and "params" in body else {"name": ""}
     if call["name"] == "search":
@@ -257,3 +258,28 @@ def test_a_reload_answers_by_another_source_and_closes_the_one_before(serving, c
         headers["Accept"] = "application/json, text/event-stream"
         found = httpx2.post(f"{served.url}/mcp", json=call, headers=headers).json()
         assert set(files_in(found)) <= {f"board/zqname{number}.md" for number in range(8)}
+
+
+def test_a_question_about_a_folder_is_searched_there_alone(shared):
+    def found(key, folder):
+        body = {"model": "evoseek", "messages": [{"role": "user", "content": "mayor kalo pump"}], "folder": folder}
+        headers = {"Authorization": f"Bearer {key}"}
+        reply = httpx2.post(f"{shared.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
+        if reply.status_code != 200:
+            return reply.status_code
+        searches = reply.json()["evoseek"]["searches"]
+        return {passage["id"].partition("/")[0] for one in searches for passage in one["found"]}
+
+    assert found(FULL, "sales") == {"sales"}
+    assert found(FULL, "/board/") == {"board"}
+    assert found(SALES, "board") == found(FULL, "sal") == found(FULL, "..") == 400
+    assert found(SALES, "sales") == found(SALES, "") == {"sales"}
+
+
+def test_a_folder_above_the_folders_of_a_key_shows_no_more_than_these(shared):
+    readers = shared.server.readers
+    key = Key(name="deep", sha256="0" * 64, folders=("sales/0.md", "board"))
+    readers.add([key])
+    assert set(readers.within(key, "sales").files) == {"sales/0.md"}
+    assert set(readers.within(key, "sales/0.md").files) == {"sales/0.md"}
+    assert readers.within(key, "board").folders == ["board"]

@@ -98,13 +98,13 @@ def serve_agent(
     feedback: Annotated[
         bool, typer.Option("--feedback", help="Keep conversations with a verdict, in feedback.jsonl (see `feedback`).")
     ] = False,
-    upload: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder of the indexed documents into which clients may upload files."),
-    ] = None,
     log: Annotated[
         Literal["texts", "numbers"] | None,
         typer.Option(help="Keep what was asked, in asked.jsonl (see `feedback --asked`), or without texts."),
+    ] = None,
+    upload: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder of the indexed documents into which clients may upload files."),
     ] = None,
 ) -> None:
     """Serve an agent until Ctrl-C or SIGTERM: a chat page, OpenAI's chat completions, and MCP at /mcp.
@@ -124,7 +124,6 @@ def serve_agent(
     console = Console()
     kept = f", feedback in {judged.path}" if judged else ""
     run = _run(answerer, index, f"a server at {host}:{port}{kept}", running)
-    uploads = Uploads(expanded(upload), Path(run.settings.search.index)) if upload else None
 
     def started(url: str) -> None:
         say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
@@ -142,7 +141,7 @@ def serve_agent(
             feedback=judged,
             asked=asked,
             examples=example_questions(run),
-            uploads=uploads,
+            uploads=Uploads(expanded(upload), Path(run.settings.search.index)) if upload else None,
             load=lambda: (sources.newer(), read_keys(key_file, host=host)),
         )
         server.run(port, started=started)

@@ -3,8 +3,6 @@
     POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
     GET  /v1/models[/{name}]    the agent, as a model
     GET  /v1/files/{file}       a document, by its path within the corpus
-    GET  /v1/passages/{id}      a passage with those around it, as in `serve.document_routes`
-    PUT  /v1/uploads/{name}     a new document, as in `serve.uploads`, if the server takes any
     POST /v1/feedback           a verdict on an answer, if the server keeps them
     POST /mcp                   as in `serve.mcp`
     GET  /                      the chat page
@@ -115,8 +113,9 @@ class AgentServer:
         load: Callable[[], tuple[AnswerSource | None, Sequence[Key]]] | None = None,
     ) -> None:
         self._limits, self._host, self._load = limits or AgentServerLimits(), host, load
-        self._uploads, self._worker, self._asked, self._reloading = uploads, Worker(), asked, asyncio.Lock()
+        self._worker, self._asked, self._reloading = Worker(), asked, asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._uploads = uploads
         self._feedback, self._answers = feedback, OrderedDict[str, tuple[Key, Feedback]]()
         self._queue = AnswerQueue(
             self._worker,
@@ -184,7 +183,7 @@ class AgentServer:
             return _streamed(side_stream(wanted, said)) if wanted.stream else JSONResponse(side_reply(wanted, said))
         try:
             key = key_of(request)
-            reader = self.readers[key]
+            reader = self.readers.within(key, wanted.folder)
             pending = self._queue.ask(reader.answerer, wanted.question, wanted.history, by=key.name)
             if self._feedback is not None:
                 pending.task.add_done_callback(partial(self._remember, pending.id, key))
@@ -278,15 +277,15 @@ class AgentServer:
             raise HTTPException(404, "The index was built from no such file, or the file was changed or moved since.")
         return _document(origin.path, file)
 
-    def _seen(self, request: Request) -> tuple[Library | None, Mapping[str, FileOrigin]]:
-        reader = self.readers[key_of(request)]
-        return reader.library, reader.files
-
     async def _upload(self, request: Request) -> Response:
         check_sees_all(request)  # names that are taken tell of other folders
         if self._uploads is None:
             raise HTTPException(404, "This server takes no uploads. Start it with --upload.")
         return await (self._uploads.take(request) if request.method == "PUT" else self._uploads.tell(request))
+
+    def _seen(self, request: Request) -> tuple[Library | None, Mapping[str, FileOrigin]]:
+        reader = self.readers[key_of(request)]
+        return reader.library, reader.files
 
     def _check_name(self, name: str) -> None:
         if name not in (self.model, ALIAS):
@@ -305,7 +304,7 @@ class AgentServer:
         if isinstance(reader.engine, LiveIndex):
             await asyncio.to_thread(reader.engine.look)
         known = await asyncio.to_thread(reader.library.describe) if reader.library is not None else {}
-        documents = {**known, "files": len(files)} if (files := reader.files) else known
+        documents = {**known, "files": len(files), "folders": reader.folders} if (files := reader.files) else known
         if self._uploads is not None and key.folders is None:
             documents = {**documents, "upload": self._uploads.described}
         if self._feedback is not None:

@@ -2,6 +2,8 @@
 
     POST /v1/chat/completions {"model": "...", "messages": [{"role": "user", "content": "who ...?"}], "stream": false}
 
+With a `folder` in the request, only the documents in it are searched.
+
 The last message, the user's, is the question. Earlier messages of user and assistant are the conversation. The model
 has its own prompt and tools, so it does not get messages of the system and of tools, or parts other than text;
 `evoseek.ignored` names them. If a conversation is long, its last messages are read; `evoseek.dropped_messages` counts
@@ -130,6 +132,7 @@ class ChatRequest(_StrictBody):
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     n: int | None = Field(default=None, ge=1, le=1)
+    folder: str = Field(default="", max_length=1_000)
 
     @property
     def has_usage(self) -> bool:

@@ -16,14 +16,15 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from evoseek.agent.answer import Answered, Answerer
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, DataError
 from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex
-from evoseek.search.sources import FileOrigin
+from evoseek.search.sources import FileOrigin, is_in
 from evoseek.serve.answer_queue import Worker
 from evoseek.serve.keys import Key, key_of
 from evoseek.serve.mcp import Library, mcp_server
 
+_FOLDERS = 200
 _CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
 
 
@@ -64,6 +65,12 @@ class KeyReader:
     def files(self) -> Mapping[str, FileOrigin]:
         return self.engine.files if isinstance(self.engine, LiveIndex) else {}
 
+    @property
+    def folders(self) -> list[str]:
+        """The folders of the files, at most 200."""
+        parts = (file.split("/") for file in self.files)
+        return sorted({"/".join(names[:end]) for names in parts for end in range(1, len(names))})[:_FOLDERS]
+
     async def live(self, *, task_status: TaskStatus[None]) -> None:
         """Run the tools of MCP until the task is cancelled."""
         async with self.mcp.router.lifespan_context(self.mcp):
@@ -81,6 +88,20 @@ class Readers:
 
     def __getitem__(self, key: Key) -> KeyReader:
         return self._readers[key]
+
+    def within(self, key: Key, folder: str) -> KeyReader:
+        """Return what a key sees in a folder of the documents ("": all that it sees). Raises DataError if it sees
+        nothing there."""
+        reader, folder = self._readers[key], folder.strip("/")
+        if not folder:
+            return reader
+        if not any(is_in(file, [folder]) for file in reader.files):
+            raise DataError(f"There is no document in the folder {folder[:100]!r}. Leave it out, or see `folders`.")
+        both = tuple(one for one in key.folders or () if is_in(one, [folder])) or (folder,)
+        narrow = key.model_copy(update={"folders": both})
+        if narrow not in self._readers:
+            self._readers[narrow] = self._reader(narrow)
+        return self._readers[narrow]
 
     def add(self, keys: Sequence[Key]) -> list[KeyReader]:
         """Add readers for the keys that have none yet, and return these. Raises ConfigError, and then adds none."""

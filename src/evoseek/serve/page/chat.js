@@ -47,6 +47,7 @@ async function connect() {
 function describe(documents) {
   feedback = documents.feedback;
   offerUpload(documents.upload);
+  offerFolders(documents.folders ?? []);
   $("kept").hidden = !feedback;
   $("kept").textContent = feedback ? `An answer that you judge is kept with its question in ${feedback} where the server runs; \`evoseek feedback --delete\` removes it. The server keeps nothing else.` : "";
   const counted = [[documents.files, "file"], [documents.passages, "passage"]].filter(([number]) => number !== undefined);
@@ -59,6 +60,13 @@ function describe(documents) {
     item.append(button);
     return item;
   }));
+}
+
+function offerFolders(folders) {
+  const chosen = $("folder").value;
+  $("folder").hidden = !folders.length;
+  $("folder").replaceChildren(...["", ...folders].map((name) => Object.assign(element("option", "", name || "All documents"), { value: name })));
+  $("folder").value = folders.includes(chosen) ? chosen : "";
 }
 
 $("unlock").addEventListener("submit", (event) => {
@@ -233,7 +241,7 @@ class Refused extends Error {}
 
 async function answered(view, question, signal) {
   const messages = [...conversation, { role: "user", content: question }];
-  const body = JSON.stringify({ model: "evoseek", messages, stream: true });
+  const body = JSON.stringify({ model: "evoseek", messages, stream: true, folder: $("folder").value });
   const response = await fetch("v1/chat/completions", { method: "POST", headers: headers(), body, signal });
   if (!response.ok) {
     $("unlock").hidden = response.status !== 401;
