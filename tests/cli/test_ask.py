@@ -133,7 +133,9 @@ def test_a_bound_that_eval_wrote_for_a_project_is_kept_to_by_ask(ask, index, cli
         assert (status, "was set for another model or checkpoint, so it does not apply" in out) == (0, True)
 
 
-@pytest.mark.parametrize("words", ["--baseline=rag", "--samples=2", "--temperature=0.5", "--no-search"])
+@pytest.mark.parametrize(
+    "words", ["--baseline=rag", "--samples=2", "--temperature=0.5", "--no-search", "--most-wrong=1"]
+)
 def test_a_bound_is_about_answers_as_ask_gives_them(cli_in, words):
     status, _, err = cli_in("eval", "--model", "tiny", "--most-wrong", "0.1", words)
     assert (status, "--most-wrong is about answers as `evoseek ask` gives them" in err) == (2, True)

@@ -63,7 +63,7 @@ On = Annotated[
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
 TemperatureOption = Annotated[
-    float | None, typer.Option(help="Sampling temperature; 0 is greedy. Default: as in training; in a project 0.")
+    float | None, typer.Option(help="Sampling temperature; 0 is greedy, the default in a project.")
 ]
 BaselineOption = Annotated[
     str | None,
@@ -75,12 +75,7 @@ LabelledAnswers = Annotated[
 ]
 Alone = Annotated[bool, typer.Option("--alone", help="Do not compare a run with its model before training.")]
 MostWrong = Annotated[
-    float | None,
-    typer.Option(
-        min=0.001,
-        max=0.999,
-        help="Largest share of wrong answers that `ask` and `serve` show: sets how certain an answer must be.",
-    ),
+    float | None, typer.Option(help="Largest share of wrong answers that `ask` and `serve` may show.")
 ]
 _UNTRAINED = "untrained"  # folder within an evaluation's
 Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
@@ -123,10 +118,10 @@ def evaluate(
         _check_judge(check_judge)
         return
     searches = _searches(baseline, no_search)
-    if most_wrong is not None and (baseline or no_search or samples > 1 or temperature):
+    if most_wrong is not None and (baseline or no_search or samples > 1 or temperature or not 0 < most_wrong < 1):
         raise ConfigError(
-            "--most-wrong is about answers as `evoseek ask` gives them: searched, greedy, one each. Leave out "
-            "--baseline, --no-search, --samples and --temperature."
+            "--most-wrong is about answers as `evoseek ask` gives them: searched, greedy, one each. Give a share "
+            "between 0 and 1, such as 0.05, without --baseline, --no-search, --samples and --temperature."
         )
     from evoseek.cli.settings import answering_settings, named_answerer
 
