@@ -305,7 +305,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ContextTurn:
     """A turn in a context: its action, the ids that the policy wrote, and the ids of what it was shown after them."""
 
     action: Action

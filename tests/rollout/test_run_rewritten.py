@@ -13,7 +13,7 @@ from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.record import TrajectoryRecord, record_of, row_of
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.tools import FunctionTool, note
-from evoseek.types import Action, Message, Question, Scored, StopReason, ToolCall, Turn
+from evoseek.types import Action, ContextTurn, Message, Question, Scored, StopReason, ToolCall
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))
 SEARCH, ANSWER = "<search> mayor {} </search>", "<answer> Meri </answer>"
@@ -121,7 +121,7 @@ def test_notes_outlive_older_and_newer_turns(stage):
 def test_the_last_turn_stays_then_notes_then_the_others_the_newest_first(stage, kinds, lengths, room, kept):
     names = {"s": "search", "n": "note"}
     turns = [
-        Turn(Action("", (ToolCall(names[kind], {}),)), (1,), (2,) * (length - 1))
+        ContextTurn(Action("", (ToolCall(names[kind], {}),)), (1,), (2,) * (length - 1))
         for kind, length in zip(kinds, lengths, strict=True)
     ]
     assert stage.env.rewritten(turns, room) == [turns[place] for place in kept]

@@ -11,7 +11,7 @@ from evoseek.protocols import Environment, OpeningEnvironment, RewritingEnvironm
 from evoseek.renderers.tags import own_tools
 from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.settings import EnvironmentContext, EnvironmentSettings
-from evoseek.types import Message, Passage, ProposerTask, Question, ToolCall, ToolResult, Turn
+from evoseek.types import ContextTurn, Message, Passage, ProposerTask, Question, ToolCall, ToolResult
 
 
 class PromptEnv:
@@ -78,7 +78,7 @@ class NotesEnv(SolverEnv):
     newest first. Without that tool, the oldest turns leave.
     """
 
-    def rewritten(self, turns: Sequence[Turn], room: int) -> list[Turn]:
+    def rewritten(self, turns: Sequence[ContextTurn], room: int) -> list[ContextTurn]:
         *others, last = range(len(turns))
         notes = [place for place in others if any(call.name == "note" for call in turns[place].action.tool_calls)]
         kept, left = {last}, room - len(turns[last].token_ids)

@@ -20,6 +20,7 @@ from evoseek.text.language import NOT_FOUND
 from evoseek.types import (
     Action,
     Completion,
+    ContextTurn,
     CountedText,
     Message,
     Passage,
@@ -29,7 +30,6 @@ from evoseek.types import (
     StopReason,
     ToolResult,
     Trajectory,
-    Turn,
 )
 
 Reference = Callable[[Question, Sequence[Passage]], str]
@@ -258,7 +258,7 @@ class _TokenActor:
         self._env, self._renderer, self._sampler, self._limits, self._clock = env, renderer, sampler, limits, clock
         self._instead = instead
         self._request = request  # its token_ids are the whole context so far
-        self._head, self._turns = tuple(request.token_ids), list[Turn]()  # which make up the context
+        self._head, self._turns = tuple(request.token_ids), list[ContextTurn]()  # which make up the context
         if start is not None:
             self._head = start.branches[0].segments[0].token_ids
             self._turns = _turns_after(self._head, start)
@@ -289,7 +289,7 @@ class _TokenActor:
         newer = None if completion.policy_version == self.policy_version else completion.policy_version
         self._append(Segment("action", completion.token_ids, completion.logprobs, newer))
         self._written = completion.token_ids
-        self._turns.append(Turn(action, completion.token_ids))
+        self._turns.append(ContextTurn(action, completion.token_ids))
         ending = StopReason.MAX_TIME if action.answer is None and self._clock.is_over else None
         is_cut = completion.finish_reason == "length"
         return _WrittenTurn(action, ending, StopReason.MAX_TOKENS if is_cut else StopReason.MALFORMED)
@@ -334,7 +334,7 @@ class _TokenActor:
             self._append(Segment("observation", token_ids))
         return has_room
 
-    def _rewrite(self, turns: list[Turn]) -> bool:
+    def _rewrite(self, turns: list[ContextTurn]) -> bool:
         """Begin a branch with these turns after the prompt; False if nothing could be written after them."""
         context = (*self._head, *(token for turn in turns for token in turn.token_ids))
         has_room = len(context) < self._limits.max_total_tokens
@@ -348,16 +348,16 @@ class _TokenActor:
         self._request = replace(self._request, token_ids=(*self._request.token_ids, *segment.token_ids))
 
 
-def _turns_after(head: tuple[int, ...], start: Trajectory) -> list[Turn]:
+def _turns_after(head: tuple[int, ...], start: Trajectory) -> list[ContextTurn]:
     """Return the turns of a beginning after its first prompt. Those that a rewritten context holds are one turn."""
     prompt, *later = start.branches[-1].segments
     acted = sum(segment.kind == "action" for segment in later)
     actions = start.actions[len(start.actions) - acted :]
     held = prompt.token_ids[len(head) :]
-    turns = [Turn(start.actions[-acted - 1], held)] if held else []
+    turns = [ContextTurn(start.actions[-acted - 1], held)] if held else []
     for segment in later:
         if segment.kind == "action":
-            turns.append(Turn(actions[len(turns) - bool(held)], segment.token_ids))
+            turns.append(ContextTurn(actions[len(turns) - bool(held)], segment.token_ids))
         else:
             turns[-1] = replace(turns[-1], shown=segment.token_ids)
     return turns

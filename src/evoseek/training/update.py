@@ -117,11 +117,11 @@ class GroupUpdate:
         tokens = sum(sum(sample.loss_mask) for sample in samples)
         return [replace(sample, weight=sum(sample.loss_mask) / tokens) for sample in samples]
 
-    def scored(self, groups: Sequence[TrajectoryGroup]) -> list[Attempt]:
+    def scored(self, groups: Sequence[TrajectoryGroup]) -> list[ScoredRollout]:
         """Return the attempts, with samples without advantages."""
         return scored_attempts(groups, self.transforms, mask_observations=self.mask_observations)
 
-    def _costs(self, attempt: Attempt) -> list[float]:
+    def _costs(self, attempt: ScoredRollout) -> list[float]:
         """Return the KL penalty of each action token."""
         if not self.kl_coefficient:
             return [0.0] * sum(sum(sample.loss_mask) for sample in attempt.samples)
@@ -133,7 +133,7 @@ class GroupUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ScoredRollout:
     """A scored rollout. Its samples, one for each branch with an action, share its group and its reward."""
 
     trajectory: Trajectory
@@ -158,11 +158,11 @@ class Attempt:
 
 def scored_attempts(
     groups: Sequence[TrajectoryGroup], transforms: Sequence[SampleTransform] = (), *, mask_observations: bool = True
-) -> list[Attempt]:
+) -> list[ScoredRollout]:
     """Return the scored rollouts with an action; their samples have no advantages. The sampler's record is the
     reference of ratios, unless a transform replaces it."""
     attempts = [
-        Attempt(trajectory, group.key, outcome.reward, _samples(trajectory, group.key))
+        ScoredRollout(trajectory, group.key, outcome.reward, _samples(trajectory, group.key))
         for group in groups
         for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True)
         if isinstance(outcome, Scored) and trajectory.num_action_tokens
@@ -319,7 +319,7 @@ class PPOUpdate(GroupUpdate):
             )
         return made
 
-    def _estimate(self, attempt: Attempt) -> tuple[list[float], list[float]]:
+    def _estimate(self, attempt: ScoredRollout) -> tuple[list[float], list[float]]:
         """Return the advantages and returns of the action tokens of all branches, in their order."""
         rewards = [-cost for cost in self._costs(attempt)]
         rewards[-1] += attempt.reward
