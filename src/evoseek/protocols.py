@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from evoseek.types import (
     Action,
     Completion,
+    ContextTurn,
     Message,
     Outcome,
     Page,
@@ -19,7 +20,6 @@ from evoseek.types import (
     ToolResult,
     Trajectory,
     TrajectoryGroup,
-    Turn,
 )
 
 
@@ -313,7 +313,7 @@ class RewritingEnvironment(Environment, Protocol):
     """An environment that rewrites a context without room for another turn. Each rewriting begins a branch of the
     attempt (`Trajectory.branches`)."""
 
-    def rewritten(self, turns: Sequence[Turn], room: int) -> Sequence[Turn]:
+    def rewritten(self, turns: Sequence[ContextTurn], room: int) -> Sequence[ContextTurn]:
         """Return what stands after the prompt from now on: turns in their order, also with less `shown`, of at most
         `room` tokens. The last one should stay, since the policy has not read its results."""
         ...
