@@ -392,7 +392,7 @@ class _Checker:
     def _item(self, draft: Draft, queries: Sequence[str]) -> Item:
         """Make the question and its proposal: from a passage of the first document, by searches for the others."""
         about: dict[str, object] = {"hops": len(draft.hops), "kind": draft.kind, "evidence": list(draft.evidence)}
-        about |= {"support": list(draft.support)} if draft.support else {}
+        about |= {"form": "sentences", "support": list(draft.support)} if draft.support else {"form": "short"}
         answered = (*map(_search, queries), DemonstratedTurn(answer=draft.answer))
         solved = Demonstration(Question("", draft.question, (draft.answer,), about), answered)
         found = [_search(hop.query or hop.question) for hop in draft.hops[1:]]
