@@ -146,7 +146,7 @@ class ReviewedQuestions:
         return bool(self.texts) and comparable(text) in self.texts
 
 
-WRITTEN_FIELDS = ("answerable", "hops", "kind")
+WRITTEN_FIELDS = ("answerable", "form", "hops", "kind")
 """Fields that can select the questions of a cold start."""
 
 
