@@ -220,7 +220,7 @@ def test_stages_are_checked_before_the_run_begins(places, stage, words):
             {"stages": [{"name": "a", "steps": 1, "questions": {"balance_by": "topic"}}, LAST]},
             "names topic, but .* have",
         ),
-        ({"questions": {"where": {"hop": 1}}}, "^questions.where .* answerable, hops, kind. Did you mean hops?"),
+        ({"questions": {"where": {"hop": 1}}}, "^questions.where .* answerable, form, hops, kind. Did you mean hops?"),
     ],
 )
 def test_fields_that_no_question_of_a_cold_start_has_are_told_before_it_is_made(given, words):
