@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 from rich.console import Console
 
 from evoseek.errors import EmptyCorpusError
@@ -108,7 +109,7 @@ def contents(directory: Path) -> list[object]:
     found = [list(index.passages()), index.find_all([*WORDS, " ".join(WORDS)], 10), manifest]
     if manifest["vectors"]:
         vectors = VectorFiles(directory / index.manifest.data, index.manifest.vectors)
-        found.append(b"".join(block.tobytes() for block in vectors.blocks()))
+        found.append(vectors.rows(np.arange(len(vectors))).tobytes())
     return found
 
 

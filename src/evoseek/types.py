@@ -392,9 +392,9 @@ class Trajectory:
     def branches(self) -> tuple[Trajectory, ...]:
         """The samples of this attempt, which share its outcome: for each prompt the trajectory with only the segments
         up to the next prompt. Every action is in exactly one."""
-        prompts = [place for place, segment in enumerate(self.segments) if segment.kind == "prompt"]
-        ends = [*prompts[1:], len(self.segments)]
-        return tuple(replace(self, segments=self.segments[a:b]) for a, b in zip(prompts, ends, strict=True))
+        later = [place for place, segment in enumerate(self.segments) if place and segment.kind == "prompt"]
+        ends = [*later, len(self.segments)] if self.segments else []
+        return tuple(replace(self, segments=self.segments[a:b]) for a, b in zip([0, *later], ends, strict=False))
 
     def before(self, turn: int) -> Trajectory:
         """Return what was there before an action (0: the first), from where another rollout can begin

@@ -88,7 +88,7 @@ def test_neighbours_are_of_the_same_document(library):
 def test_an_index_by_stdio(library):
     command = ["-c", "from evoseek.cli.main import main; main()", "serve", "mcp", str(library.directory)]
     tools, (found,) = using(StdioServerParameters(command=sys.executable, args=command), ("search", {"query": "rains"}))
-    assert (tools, ids(found)) == (["search", "open"], ["kalo#2"])
+    assert (tools, ids(found)) == (["search", "open", "files", "contents"], ["kalo#2"])
 
 
 def test_a_message_by_stdio_is_one_line(tmp_path):

@@ -1,5 +1,6 @@
 """Two roles in one step: losses and gradients by hand, and which groups meet in which mini-batch."""
 
+import itertools
 import math
 from functools import partial
 
@@ -54,13 +55,16 @@ def make_learner():
     return learner_of(Forward(), loss=None, learning_rate=1.0, max_grad_norm=math.inf, optimizer=sgd)
 
 
+NUMBERS = itertools.count()
+
+
 def rollout(role, *spans, logprob=UNIFORM):
     """A prompt, then what was written, each time after a tool's result but for the first."""
     segments = [Segment("prompt", (0,))]
     for number, span in enumerate(spans):
         segments += [Segment("observation", (3, 3))] * (number > 0)
         segments.append(Segment("action", span, (logprob,) * len(span)))
-    return Trajectory("t", Question("q", "?", ()), role, tuple(segments), (), (), StopReason.ANSWERED)
+    return Trajectory(f"t{next(NUMBERS)}", Question("q", "?", ()), role, tuple(segments), (), (), StopReason.ANSWERED)
 
 
 def group(key, *members):

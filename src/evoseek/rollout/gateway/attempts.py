@@ -12,11 +12,10 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evoseek.errors import DataError, EvoseekError, PolicyError, SamplerError
 from evoseek.protocols import Sampler
-from evoseek.renderers.conversation import Conversation
 from evoseek.rollout.calls import Watch
 from evoseek.rollout.gateway.calls import AgentCall, CallTree, Said
 from evoseek.rollout.gateway.chat_requests import (
@@ -29,6 +28,9 @@ from evoseek.rollout.gateway.chat_requests import (
 )
 from evoseek.rollout.limits import Clock, Limits
 from evoseek.types import Completion, Message, Question, SampleRequest, StopReason, Trajectory
+
+if TYPE_CHECKING:
+    from evoseek.renderers.conversation import Conversation  # torch
 
 WAIT_S = 600.0
 """Maximum seconds that an agent works by itself, between its calls, unless rollout.wait_s or deadline_s is set."""
