@@ -155,7 +155,7 @@ def test_untrusted_text_stays_text(serving, open_page):
         ask(page, "say Vesu <img src=x onerror=alert(2)><script>alert(3)</script>")
         expect(page.locator(".answer")).to_contain_text("Vesu")
         page.locator(".searches summary").first.click()
-        page.get_by_role("button", name="Vesu").first.click()
+        page.locator(".searches").get_by_role("button", name="Vesu").first.click()
         expect(page.get_by_label("Cited passage", exact=True)).to_contain_text("<img src=x onerror=alert(1)>")
         assert page.locator("img, article script").count() == 0
         assert page.told == []
