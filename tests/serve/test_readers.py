@@ -283,3 +283,54 @@ def test_a_folder_above_the_folders_of_a_key_shows_no_more_than_these(shared):
     assert set(readers.within(key, "sales").files) == {"sales/0.md"}
     assert set(readers.within(key, "sales/0.md").files) == {"sales/0.md"}
     assert readers.within(key, "board").folders == ["board"]
+
+
+def test_a_folder_in_a_folder_of_a_key_is_seen_whole(shared):
+    readers = shared.server.readers
+    key = Key(name="wide", sha256="0" * 64, folders=("sales/0.md", "sales"))
+    readers.add([key])
+    assert set(readers.within(key, "sales").files) == {f"sales/{number}.md" for number in range(4)}
+
+
+def test_readers_of_folders_are_bounded_and_follow_a_reload(shared, monkeypatch):
+    """A client may name every file. A reader that was made while a source was loaded must not keep the old one."""
+    readers, old = shared.server.readers, shared.server.readers.source
+    monkeypatch.setattr("evoseek.serve.readers._NARROWED", 2)
+    first = readers.within(KEYS[0], "sales/0.md")
+    assert readers.within(KEYS[0], "sales/0.md") is first
+    for number in range(1, 4):
+        readers.within(KEYS[0], f"sales/{number}.md")
+    assert len(readers._narrowed) == 2
+    assert readers.within(KEYS[0], "sales/0.md") is not first
+    loading, go_on, made = threading.Event(), threading.Event(), []
+
+    def answerer_for(engine):
+        made.append(old.answerer_for(engine))
+        loading.set()
+        go_on.wait(30)
+        return made[-1]
+
+    async def replaced():
+        task = asyncio.create_task(readers.replace(AnswerSource(answerer_for, old.engine)))
+        await asyncio.to_thread(loading.wait, 30)
+        readers.within(KEYS[0], "board")
+        go_on.set()
+        await task
+        return readers.within(KEYS[0], "board").answerer
+
+    new = asyncio.run(replaced())
+    assert any(new is one for one in made)
+
+
+def test_a_source_that_cannot_be_used_is_closed(serving, tmp_path, corpus):
+    closed = []
+    with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS) as served:
+        server, before = served.server, served.server.readers.source
+
+        def breaks(engine):
+            raise ConfigError("no room")
+
+        assert httpx2.get(f"{served.url}/health").status_code == 200
+        server._load = lambda: (AnswerSource(breaks, before.engine, lambda: closed.append(True)), KEYS)
+        asyncio.run_coroutine_threadsafe(server.reload(), server._loop).result(60)
+        assert (server.readers.source is before, closed) == (True, [True])
