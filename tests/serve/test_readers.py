@@ -21,6 +21,7 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex
 from evoseek.serve.keys import EVERYBODY, Key
 from evoseek.serve.readers import AnswerSource
+from evoseek.serve.uploads import Uploads
 
 FULL, SALES = "the-key-of-everything", "the-key-of-the-sales"
 KEYS = [Key.of(FULL), Key(name="sales", sha256=Key.of(SALES).sha256, folders=("sales",))]
@@ -140,7 +141,7 @@ def check(client, alone):
     assert all(name.startswith("sales/") for name in files_in(values))
     if path.startswith("/v1/files/"):
         assert reply.status_code == (200 if path in {f"/v1/files/{name}" for name in alone.files} else 404)
-    if path in ("/metrics", "/v1/log"):
+    if path in ("/metrics", "/v1/log", "/v1/uploads"):
         assert reply.status_code == 403
     if path == "/v1/models":
         own = values[0]["data"][0]["evoseek"]
@@ -209,6 +210,26 @@ def test_a_key_of_everything_sees_everything(shared):
     own = httpx2.get(f"{shared.url}/v1/models", headers=headers).json()["data"][0]["evoseek"]
     assert (own["passages"], own["files"]) == (12, 12)
     assert httpx2.get(f"{shared.url}/metrics", headers=headers).status_code == 200
+
+
+def test_questions_about_every_folder_are_suggested_only_to_keys_that_see_it(serving, tmp_path, corpus):
+    def own(key):
+        reply = httpx2.get(f"{served.url}/v1/models", headers={"Authorization": f"Bearer {key}"})
+        return reply.json()["data"][0]["evoseek"]["examples"]
+
+    with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS, examples=["who is zqtextmeri?"]) as served:
+        assert own(FULL)[0] == "who is zqtextmeri?"
+        assert own(SALES)
+        assert not any("zq" in question for question in own(SALES))
+
+
+def test_a_key_of_a_folder_uploads_nothing_and_sees_no_uploads(serving, tmp_path, corpus):
+    uploads, headers = Uploads(corpus / "sales", tmp_path / "index"), {"Authorization": f"Bearer {SALES}"}
+    with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS, uploads=uploads) as served:
+        assert httpx2.put(f"{served.url}/v1/uploads/new.md", content=b"# New", headers=headers).status_code == 403
+        assert httpx2.get(f"{served.url}/v1/uploads", headers=headers).status_code == 403
+        described = httpx2.get(f"{served.url}/v1/models", headers=headers).json()["data"][0]["evoseek"]
+    assert ("upload" in described, (corpus / "sales" / "new.md").exists()) == (False, False)
 
 
 def test_keys_with_folders_need_an_index_that_records_its_files(tmp_path, library):
