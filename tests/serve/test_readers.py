@@ -355,3 +355,23 @@ def test_a_source_that_cannot_be_used_is_closed(serving, tmp_path, corpus):
         server._load = lambda: (AnswerSource(breaks, before.engine, lambda: closed.append(True)), KEYS)
         asyncio.run_coroutine_threadsafe(server.reload(), server._loop).result(60)
         assert (server.readers.source is before, closed) == (True, [True])
+
+
+def test_a_question_under_way_is_answered_before_its_source_is_closed(serving, tmp_path, corpus):
+    at_close = []
+    with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS) as served:
+        server, before = served.server, served.server.readers.source
+        server.readers.source = replace(before, close=lambda: at_close.append(server._queue.taken))
+        server._load = lambda: (AnswerSource(before.answerer_for, before.engine), KEYS)
+        body = {"model": "evoseek", "messages": [{"role": "user", "content": "wait mayor"}], "stream": True}
+        headers = {"Authorization": f"Bearer {FULL}"}
+        with httpx2.stream(
+            "POST", f"{served.url}/v1/chat/completions", json=body, headers=headers, timeout=60
+        ) as reply:
+            reloading = asyncio.run_coroutine_threadsafe(server.reload(), server._loop)
+            with pytest.raises(TimeoutError):
+                reloading.result(0.5)
+            served.sampler.gate.set()
+            assert "[DONE]" in "".join(reply.iter_text())
+        reloading.result(60)
+    assert at_close == [0]
