@@ -128,13 +128,20 @@ def test_a_bound_that_eval_wrote_for_a_project_is_kept_to_by_ask(ask, index, cli
         assert (status, "Not found in the documents. Nearest: Kalo." in out, "Meri" in out) == (1, True, False)
         assert "The model is not sure of what it answered." in out
         assert ask(server, *asking, "--set", "support.bound=")[0] == 0
+        status, out, _ = ask(server, *asking, "--set", "support.unsupported=show")
+        assert (status, "does not apply, since unsupported answers are shown, too" in out, "at most" in out) == (
+            0,
+            True,
+            False,
+        )
         replace(bound, above=0.5, answerer="another").write(tmp_path / "bound.json")
         status, out, _ = ask(server, *asking)
         assert (status, "was set for another model or checkpoint, so it does not apply" in out) == (0, True)
 
 
 @pytest.mark.parametrize(
-    "words", ["--baseline=rag", "--samples=2", "--temperature=0.5", "--no-search", "--most-wrong=1"]
+    "words",
+    ["--baseline=rag", "--samples=2", "--temperature=0.5", "--no-search", "--most-wrong=1", "--most-wrong=1e-17"],
 )
 def test_a_bound_is_about_answers_as_ask_gives_them(cli_in, words):
     status, _, err = cli_in("eval", "--model", "tiny", "--most-wrong", "0.1", words)

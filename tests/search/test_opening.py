@@ -111,9 +111,12 @@ def test_a_part_has_only_the_passages_of_its_folders(tmp_path: Path) -> None:
     assert {passage.id for passage in part.passages()} == {passage.id for passage in part.find("pump", 9)} == own
     assert (part.passages_with("pump"), part.passages_with("three"), whole.passages_with("three")) == (3, 0, 1)
     assert part.get("a/one.md#0").file == "a/one.md"
+    assert {passage.id for passage in part.around("a/two.md#0", 9)} == own
     for id in ("b.md#0", "ab/three.md#0", "none#0"):
         with raises("index.no_passage"):
             part.get(id)
+        with raises("index.no_passage"):
+            part.around(id, 9)
     (tmp_path / "corpus" / "a" / "another.md").write_text("A new pump.")
     (tmp_path / "corpus" / "a" / "one.md").unlink()
     update_index(tmp_path / "corpus", tmp_path / "index", device=None, console=Console(quiet=True))

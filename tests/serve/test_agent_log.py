@@ -45,6 +45,14 @@ def test_without_texts_there_are_only_numbers(serving, tmp_path):
     assert "Kalo" not in log.path.read_text()
 
 
+def test_a_damaged_log_is_told(serving, tmp_path):
+    log = AskedLog(tmp_path / "asked.jsonl")
+    log.path.write_text("garbage\n{}\n")
+    with serving(asked=log) as served:
+        reply = httpx2.get(f"{served.url}/v1/log")
+    assert (reply.status_code, "asked.jsonl" in reply.json()["error"]["message"]) == (500, True)
+
+
 def test_a_server_without_a_log_says_so(serving):
     with serving() as served:
         reply = httpx2.get(f"{served.url}/v1/log")

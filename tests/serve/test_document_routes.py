@@ -49,6 +49,7 @@ def test_a_passage_between_others_of_its_document(served):
     rows = [f"old/towns.csv/row {number}#0" for number in (2, 3, 4)]
     assert around(served, rows[1], 9) == rows
     assert around(served, "pages.pdf#1", "x") == ["pages.pdf#1"]
+    assert len(around(served, "guide #1.md#4", "9" * 5_000)) == 10
     assert around(served, "guide #1.md#99", 1) == 404
     assert around(served, "../secret#0", 1) == 404
     reply = httpx2.get(f"{served.url}/v1/passages/pages.pdf%231").json()

@@ -74,6 +74,7 @@ def test_a_table_has_digests_with_folders_and_rates(tmp_path):
         (f'[a]\nsha256 = "{DIGEST}"\nper_minute = 0\n', "per_minute"),
         ('sha256 = "x"\n', "table for each key"),
         ("[a\n", "table for each key"),
+        (f'[a]\nsha256 = "{DIGEST}"\nfolders = ["sales"]\n[b]\nsha256 = "{DIGEST}"\n', "two tables have the same key"),
     ],
 )
 def test_a_table_that_limits_nothing_as_it_is_meant_to_is_refused(tmp_path, text, words):
@@ -81,3 +82,13 @@ def test_a_table_that_limits_nothing_as_it_is_meant_to_is_refused(tmp_path, text
     file.write_text(text)
     with raises("serve.keys_invalid", match=words):
         read_keys(file, host="127.0.0.1")
+
+
+def test_the_lines_of_a_table_are_no_keys(tmp_path):
+    """Anybody could guess `folders=["sales"]`, which would then see everything."""
+    file = tmp_path / "keys.conf"
+    file.write_text(f'[people-of-the-sales]\nsha256="{DIGEST}"\nfolders=["sales"]\n')
+    with raises("serve.keys_invalid", match="does not end in .toml"):
+        read_keys(file, host="127.0.0.1")
+    (key,) = read_keys(file.rename(tmp_path / "keys.TOML"), host="127.0.0.1")
+    assert key.folders == ("sales",)

@@ -21,6 +21,7 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex
 from evoseek.serve.keys import EVERYBODY, Key
 from evoseek.serve.readers import AnswerSource
+from evoseek.serve.uploads import Uploads
 
 FULL, SALES = "the-key-of-everything", "the-key-of-the-sales"
 KEYS = [Key.of(FULL), Key(name="sales", sha256=Key.of(SALES).sha256, folders=("sales",))]
@@ -140,7 +141,7 @@ def check(client, alone):
     assert all(name.startswith("sales/") for name in files_in(values))
     if path.startswith("/v1/files/"):
         assert reply.status_code == (200 if path in {f"/v1/files/{name}" for name in alone.files} else 404)
-    if path in ("/metrics", "/v1/log"):
+    if path in ("/metrics", "/v1/log", "/v1/uploads"):
         assert reply.status_code == 403
     if path == "/v1/models":
         own = values[0]["data"][0]["evoseek"]
@@ -209,6 +210,26 @@ def test_a_key_of_everything_sees_everything(shared):
     own = httpx2.get(f"{shared.url}/v1/models", headers=headers).json()["data"][0]["evoseek"]
     assert (own["passages"], own["files"]) == (12, 12)
     assert httpx2.get(f"{shared.url}/metrics", headers=headers).status_code == 200
+
+
+def test_questions_about_every_folder_are_suggested_only_to_keys_that_see_it(serving, tmp_path, corpus):
+    def own(key):
+        reply = httpx2.get(f"{served.url}/v1/models", headers={"Authorization": f"Bearer {key}"})
+        return reply.json()["data"][0]["evoseek"]["examples"]
+
+    with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS, examples=["who is zqtextmeri?"]) as served:
+        assert own(FULL)[0] == "who is zqtextmeri?"
+        assert own(SALES)
+        assert not any("zq" in question for question in own(SALES))
+
+
+def test_a_key_of_a_folder_uploads_nothing_and_sees_no_uploads(serving, tmp_path, corpus):
+    uploads, headers = Uploads(corpus / "sales", tmp_path / "index"), {"Authorization": f"Bearer {SALES}"}
+    with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS, uploads=uploads) as served:
+        assert httpx2.put(f"{served.url}/v1/uploads/new.md", content=b"# New", headers=headers).status_code == 403
+        assert httpx2.get(f"{served.url}/v1/uploads", headers=headers).status_code == 403
+        described = httpx2.get(f"{served.url}/v1/models", headers=headers).json()["data"][0]["evoseek"]
+    assert ("upload" in described, (corpus / "sales" / "new.md").exists()) == (False, False)
 
 
 def test_keys_with_folders_need_an_index_that_records_its_files(tmp_path, library):
@@ -283,3 +304,74 @@ def test_a_folder_above_the_folders_of_a_key_shows_no_more_than_these(shared):
     assert set(readers.within(key, "sales").files) == {"sales/0.md"}
     assert set(readers.within(key, "sales/0.md").files) == {"sales/0.md"}
     assert readers.within(key, "board").folders == ["board"]
+
+
+def test_a_folder_in_a_folder_of_a_key_is_seen_whole(shared):
+    readers = shared.server.readers
+    key = Key(name="wide", sha256="0" * 64, folders=("sales/0.md", "sales"))
+    readers.add([key])
+    assert set(readers.within(key, "sales").files) == {f"sales/{number}.md" for number in range(4)}
+
+
+def test_readers_of_folders_are_bounded_and_follow_a_reload(shared, monkeypatch):
+    """A client may name every file. A reader that was made while a source was loaded must not keep the old one."""
+    readers, old = shared.server.readers, shared.server.readers.source
+    monkeypatch.setattr("evoseek.serve.readers._NARROWED", 2)
+    first = readers.within(KEYS[0], "sales/0.md")
+    assert readers.within(KEYS[0], "sales/0.md") is first
+    for number in range(1, 4):
+        readers.within(KEYS[0], f"sales/{number}.md")
+    assert len(readers._narrowed) == 2
+    assert readers.within(KEYS[0], "sales/0.md") is not first
+    loading, go_on, made = threading.Event(), threading.Event(), []
+
+    def answerer_for(engine):
+        made.append(old.answerer_for(engine))
+        loading.set()
+        go_on.wait(30)
+        return made[-1]
+
+    async def replaced():
+        task = asyncio.create_task(readers.replace(AnswerSource(answerer_for, old.engine)))
+        await asyncio.to_thread(loading.wait, 30)
+        readers.within(KEYS[0], "board")
+        go_on.set()
+        await task
+        return readers.within(KEYS[0], "board").answerer
+
+    new = asyncio.run(replaced())
+    assert any(new is one for one in made)
+
+
+def test_a_source_that_cannot_be_used_is_closed(serving, tmp_path, corpus):
+    closed = []
+    with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS) as served:
+        server, before = served.server, served.server.readers.source
+
+        def breaks(engine):
+            raise ConfigError("no room")
+
+        assert httpx2.get(f"{served.url}/health").status_code == 200
+        server._load = lambda: (AnswerSource(breaks, before.engine, lambda: closed.append(True)), KEYS)
+        asyncio.run_coroutine_threadsafe(server.reload(), server._loop).result(60)
+        assert (server.readers.source is before, closed) == (True, [True])
+
+
+def test_a_question_under_way_is_answered_before_its_source_is_closed(serving, tmp_path, corpus):
+    at_close = []
+    with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS) as served:
+        server, before = served.server, served.server.readers.source
+        server.readers.source = replace(before, close=lambda: at_close.append(server._queue.taken))
+        server._load = lambda: (AnswerSource(before.answerer_for, before.engine), KEYS)
+        body = {"model": "evoseek", "messages": [{"role": "user", "content": "wait mayor"}], "stream": True}
+        headers = {"Authorization": f"Bearer {FULL}"}
+        with httpx2.stream(
+            "POST", f"{served.url}/v1/chat/completions", json=body, headers=headers, timeout=60
+        ) as reply:
+            reloading = asyncio.run_coroutine_threadsafe(server.reload(), server._loop)
+            with pytest.raises(TimeoutError):
+                reloading.result(0.5)
+            served.sampler.gate.set()
+            assert "[DONE]" in "".join(reply.iter_text())
+        reloading.result(60)
+    assert at_close == [0]

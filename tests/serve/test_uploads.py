@@ -184,6 +184,23 @@ def test_an_index_that_cannot_be_updated_is_told_and_tried_again(serving, corpus
         assert httpx2.get(f"{served.url}/v1/uploads").json()["error"] is None
 
 
+def test_a_report_that_cannot_be_written_is_told_and_tried_again(serving, corpus, monkeypatch):
+    monkeypatch.setattr(module, "_RETRY_S", 0.1)
+    uploads, updated, calls = Uploads(corpus / "corpus" / "new", corpus / "index"), Uploads._updated, []
+
+    async def full(self):
+        calls.append(self)
+        if len(calls) == 1:
+            raise OSError(28, "No space left on device")
+        return await updated(self)
+
+    monkeypatch.setattr(Uploads, "_updated", full)
+    with serving(uploads=uploads) as served:
+        assert put(served, "kept.md").status_code == 201
+        assert reported(served, 1)["new/kept.md"]["state"] == "read"
+    assert len(calls) == 2
+
+
 def test_uploads_need_the_key(serving, corpus):
     uploads = Uploads(corpus / "corpus", corpus / "index")
     with serving(keys=["a-key-that-is-long"], uploads=uploads) as served:

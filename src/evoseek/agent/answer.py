@@ -165,6 +165,8 @@ def _bound(context: Context) -> tuple[Bound | None, str]:
     """Return the bound of the settings, if it is this model's, with a notice. Raises DataError."""
     if not (file := context.settings.support.bound):
         return None, ""
+    if context.settings.support.unsupported == "show":
+        return None, f"{file} does not apply, since unsupported answers are shown, too (support.unsupported)."
     bound, again = Bound.read(Path(file)), "Set it again with `evoseek eval --most-wrong`."
     if bound.answerer == model_identity(context):
         return bound, f"{bound} ({file})"

@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import ConfigDict, Field, NonNegativeInt, TypeAdapter, with_config
 
 from evoseek.errors import DataError
 from evoseek.storage.files import read_regular, write_atomic
+
+_Share = Annotated[float, Field(gt=0, lt=1)]
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -23,12 +26,12 @@ class Bound:
     which model gave them (`agent.answer.model_identity`).
     """
 
-    most_wrong: float
-    confidence: float
-    above: float | None
-    shown: int
-    wrong: int
-    questions: int
+    most_wrong: _Share
+    confidence: _Share
+    above: Annotated[float, Field(ge=0, le=1)] | None
+    shown: NonNegativeInt
+    wrong: NonNegativeInt
+    questions: NonNegativeInt
     answerer: str = ""
 
     @classmethod

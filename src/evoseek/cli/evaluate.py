@@ -118,10 +118,10 @@ def evaluate(
         _check_judge(check_judge)
         return
     searches = _searches(baseline, no_search)
-    if most_wrong is not None and (baseline or no_search or samples > 1 or temperature or not 0 < most_wrong < 1):
+    if most_wrong is not None and (baseline or no_search or samples > 1 or temperature or not 0.0001 <= most_wrong < 1):
         raise ConfigError(
             "--most-wrong is about answers as `evoseek ask` gives them: searched, greedy, one each. Give a share "
-            "between 0 and 1, such as 0.05, without --baseline, --no-search, --samples and --temperature."
+            "from 0.0001 to below 1, such as 0.05, without --baseline, --no-search, --samples and --temperature."
         )
     from evoseek.cli.settings import answering_settings, named_answerer
 

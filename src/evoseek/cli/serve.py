@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from evoseek.assembly.settings import TrainingSettings
     from evoseek.questions.feedback import FeedbackFile
     from evoseek.run import Run
+    from evoseek.serve.keys import Key
     from evoseek.serve.readers import AnswerSource
 
 _RUNNING, _EXAMPLES = 16, 3
@@ -132,6 +133,11 @@ def serve_agent(
                 say(console, f"{shown} are kept in {file.path}: `evoseek feedback` lists them.")
 
     with _AnswerSources(run, console) as sources:
+
+        def load() -> tuple[AnswerSource | None, Sequence[Key]]:
+            found = read_keys(key_file, host=host)  # first: if that fails, no checkpoint is loaded in vain
+            return sources.newer(), found
+
         server = AgentServer(
             sources.open(),
             limits=AgentServerLimits(running=running, waiting=waiting, drain_s=drain),
@@ -142,7 +148,7 @@ def serve_agent(
             asked=asked,
             examples=example_questions(run),
             uploads=Uploads(expanded(upload), Path(run.settings.search.index)) if upload else None,
-            load=lambda: (sources.newer(), read_keys(key_file, host=host)),
+            load=load,
         )
         server.run(port, started=started)
     say(console, "Ended.")
@@ -244,8 +250,13 @@ class _AnswerSources(ExitStack):
         for notice in answerer_for(None).notices():
             say(self._console, notice)
         self._loaded = context.checkpoint.digest if context.checkpoint else ""
+        closing.callback(self._forget, self._loaded)
         engine = context.searched
         return AnswerSource(answerer_for, None if isinstance(engine, QuestionEngine) else engine, closing.close)
+
+    def _forget(self, digest: str) -> None:
+        if self._loaded == digest:  # a newer source that could not be used: it may be loaded again
+            self._loaded = ""
 
     def newer(self) -> AnswerSource | None:
         """Load what answers, if the run has a newer checkpoint."""

@@ -253,6 +253,7 @@ class AgentServer:
             await self._reload(self._load)
 
     async def _reload(self, load: Callable[[], tuple[AnswerSource | None, Sequence[Key]]]) -> None:
+        source = None
         try:
             source, keys = await asyncio.to_thread(load)
             if self._guard.keys and not keys:
@@ -260,9 +261,11 @@ class AgentServer:
             await self.readers.add_living(keys)
             before = self.readers.source
             if source is not None:
-                await asyncio.to_thread(self.readers.replace, source)
+                await self.readers.replace(source)
         except Exception as error:  # also of a model that cannot be loaded
             _LOG.error("Nothing was reloaded: %s", error)
+            if source is not None:
+                await asyncio.to_thread(source.close)
             return
         self._guard.keys = keys
         _LOG.warning("Reloaded: %s keys, %s.", len(keys), "a new checkpoint" if source else "the same checkpoint")
@@ -328,8 +331,11 @@ class AgentServer:
         check_sees_all(request)
         if self._asked is None:
             raise HTTPException(404, "This server does not log what was asked. Start it with --log.")
-        verdicts = await asyncio.to_thread(self._feedback.read) if self._feedback is not None else []
-        return JSONResponse(await asyncio.to_thread(self._asked.overview, verdicts))
+        try:
+            verdicts = await asyncio.to_thread(self._feedback.read) if self._feedback is not None else []
+            return JSONResponse(await asyncio.to_thread(self._asked.overview, verdicts))
+        except DataError as error:  # a damaged file
+            raise HTTPException(500, str(error)) from error
 
 
 def _streamed(events: AsyncIterator[str]) -> Response:

@@ -31,7 +31,8 @@ def document_routes(seen: Seen) -> list[BaseRoute]:
 
     async def around(request: Request) -> Response:
         number = request.query_params.get("neighbours", "10")
-        passages = await _around(request, seen, min(int(number), MAX_NEIGHBOURS) if number.isdecimal() else 0)
+        count = min(int(number[:9]), MAX_NEIGHBOURS) if number.isdecimal() else 0
+        passages = await _around(request, seen, count)
         shown = [{"id": passage.id, "text": passage.own_text, **passage.place} for passage in passages]
         return JSONResponse({"passages": linked(shown, seen(request)[1])})
 

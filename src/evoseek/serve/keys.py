@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 import tomllib
 from collections.abc import Sequence
 from hashlib import sha256
@@ -86,7 +87,7 @@ def read_keys(file: Path | None, *, host: str) -> list[Key]:
             f"The keys in {file} cannot be read: {error}. Give a text file with one key in each line.",
             code="serve.keys_unreadable",
         ) from error
-    is_table = file is not None and file.suffix == ".toml"
+    is_table = file is not None and file.suffix.lower() == ".toml"
     keys = _of_table(text, file) if file and is_table else _of_lines(text, str(file) if file else KEY_VARIABLE)
     if file and not keys:
         raise ConfigError(f"{file} holds no key. Write one into it, such as {_MAKE}.", code="serve.no_key")
@@ -101,6 +102,12 @@ def read_keys(file: Path | None, *, host: str) -> list[Key]:
 
 def _of_lines(text: str, source: str) -> list[Key]:
     keys = [line.strip() for line in text.splitlines() if line.strip()]
+    if any(
+        re.match(r"sha256\s*=", key) for key in keys
+    ):  # as keys, its lines could be guessed and would see everything
+        raise ConfigError(
+            f"{source} holds tables of keys, but its name does not end in .toml. Rename it.", code="serve.keys_invalid"
+        )
     if any(len(key) < _SHORTEST_KEY or not key.isascii() or " " in key for key in keys):
         raise ConfigError(
             f"A key of {source} has fewer than {_SHORTEST_KEY} characters, or spaces or other characters than ASCII. "
@@ -112,7 +119,10 @@ def _of_lines(text: str, source: str) -> list[Key]:
 
 def _of_table(text: str, file: Path) -> list[Key]:
     try:
-        return [Key.model_validate({"sha256": "", **row, "name": name}) for name, row in tomllib.loads(text).items()]
+        keys = [Key.model_validate({"sha256": "", **row, "name": name}) for name, row in tomllib.loads(text).items()]
+        if len({key.sha256 for key in keys}) < len(keys):
+            raise ValueError("two tables have the same key")
+        return keys
     except (ValueError, TypeError) as error:
         what = first_problem(error) if isinstance(error, ValueError) else error
         raise ConfigError(

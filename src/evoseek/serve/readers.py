@@ -3,6 +3,8 @@ index."""
 
 from __future__ import annotations
 
+from asyncio import to_thread
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from evoseek.serve.keys import Key, key_of
 from evoseek.serve.mcp import Library, mcp_server
 
 _FOLDERS = 200
+_NARROWED = 100  # readers of a folder that are kept
 _CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
 
 
@@ -83,7 +86,7 @@ class Readers:
 
     def __init__(self, source: AnswerSource, worker: Worker, ask: AskFor, examples: Sequence[str]) -> None:
         self.source, self._worker, self._ask, self._examples = source, worker, ask, examples
-        self._readers = dict[Key, KeyReader]()
+        self._readers, self._narrowed = dict[Key, KeyReader](), OrderedDict[Key, KeyReader]()
         self._running: TaskGroup | None = None
 
     def __getitem__(self, key: Key) -> KeyReader:
@@ -97,11 +100,13 @@ class Readers:
             return reader
         if not any(is_in(file, [folder]) for file in reader.files):
             raise DataError(f"There is no document in the folder {folder[:100]!r}. Leave it out, or see `folders`.")
-        both = tuple(one for one in key.folders or () if is_in(one, [folder])) or (folder,)
+        is_whole = key.folders is None or is_in(folder, key.folders)
+        both = (folder,) if is_whole else tuple(one for one in key.folders or () if is_in(one, [folder]))
         narrow = key.model_copy(update={"folders": both})
-        if narrow not in self._readers:
-            self._readers[narrow] = self._reader(narrow)
-        return self._readers[narrow]
+        kept = self._narrowed[narrow] = self._narrowed.pop(narrow, None) or self._reader(narrow)
+        if len(self._narrowed) > _NARROWED:
+            self._narrowed.popitem(last=False)
+        return kept
 
     def add(self, keys: Sequence[Key]) -> list[KeyReader]:
         """Add readers for the keys that have none yet, and return these. Raises ConfigError, and then adds none."""
@@ -124,12 +129,14 @@ class Readers:
             if self._running is not None:
                 await self._running.start(reader.live)
 
-    def replace(self, source: AnswerSource) -> None:
+    async def replace(self, source: AnswerSource) -> None:
         """Answer from another source from now on, over the same engines."""
-        made = [source.answerer_for(reader.engine) for reader in self._readers.values()]
-        for reader, answerer in zip(self._readers.values(), made, strict=True):
+        readers = [*self._readers.values()]
+        made = await to_thread(lambda: [source.answerer_for(reader.engine) for reader in readers])
+        for reader, answerer in zip(readers, made, strict=True):
             reader.answerer = answerer
         self.source = source
+        self._narrowed.clear()  # also those that were made meanwhile
 
     def _reader(self, key: Key) -> KeyReader:
         async def ask(question: str) -> Answered:

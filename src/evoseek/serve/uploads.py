@@ -127,7 +127,11 @@ class Uploads:
                 if self._under_way:
                     await asyncio.sleep(_PAUSE_S)
             waiting = [name for name, file in self._files.items() if file["state"] == "waiting"]
-            report = await self._updated()
+            report: Mapping[str, Any]
+            try:
+                report = await self._updated()
+            except (OSError, ValueError) as error:  # no room for the report, or no process
+                report = {"error": f"the index cannot be updated: {error}"}
             self._error = report.get("error")
             found = {file["file"]: file for file in report.get("files", ())}
             for name in waiting if self._error is None else ():
