@@ -410,3 +410,31 @@ class TestHostile:
         ends = asyncio.run(both())
         assert statuses == [400, 400]
         assert not any(one.segments for one in ends)
+
+
+def test_an_agent_that_cancels_itself_has_failed_and_the_run_goes_on(qwen):
+    async def agent(task, client):
+        raise asyncio.CancelledError("a scope of its own")
+
+    trajectory = qwen.run(agent, [])
+    assert trajectory.stop_reason is StopReason.TOOL_FAILED
+    assert "CancelledError" in trajectory.failure
+
+
+def test_a_function_in_a_thread_may_chat_in_a_loop_of_its_own(qwen):
+    """The policy is sampled in the attempt's loop all the same, whose futures the sampler waits for."""
+    loops = []
+
+    class Watched(ScriptedSampler):
+        async def sample(self, request):
+            loops.append(asyncio.get_running_loop())
+            return await super().sample(request)
+
+    def agent(task, client):
+        loops.append(client.attempt.loop)
+        reply = asyncio.run(client.chat(messages=[user(task)]))
+        return reply["choices"][0]["message"]["content"]
+
+    trajectory = qwen.run(agent, [], sampler=Watched(lambda _: "Meri<|im_end|>", qwen.tokenizer))
+    assert (trajectory.answer, len(trajectory.branches)) == ("Meri", 1)
+    assert loops[0] is loops[1]

@@ -25,6 +25,8 @@ _READ = 64 * 2**10  # last bytes of what a program writes
 class OwnLoop:
     """The package's own turn loop, in place of an agent."""
 
+    Settings = AgentSettings
+
     @classmethod
     def build(cls, settings: AgentSettings, context: object) -> None:
         """Return no agent."""

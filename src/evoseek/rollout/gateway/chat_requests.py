@@ -10,14 +10,16 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.errors import DataError, first_problem
-from evoseek.renderers.conversation import WrittenReply
 from evoseek.rollout.gateway.calls import Said
 from evoseek.types import Completion, Message, ToolCall
+
+if TYPE_CHECKING:
+    from evoseek.renderers.conversation import WrittenReply
 
 MODEL = "policy"
 _STOP_STRINGS, _CHOICES = 16, 128
