@@ -438,3 +438,19 @@ def test_a_function_in_a_thread_may_chat_in_a_loop_of_its_own(qwen):
     trajectory = qwen.run(agent, [], sampler=Watched(lambda _: "Meri<|im_end|>", qwen.tokenizer))
     assert (trajectory.answer, len(trajectory.branches)) == ("Meri", 1)
     assert loops[0] is loops[1]
+
+
+def test_a_fault_ends_the_run_even_if_the_agent_then_hangs_and_whatever_its_type(qwen):
+    """A TimeoutError of the sampler is not the agent's limit of time."""
+
+    class Faulty(ScriptedSampler):
+        async def sample(self, request):
+            raise TimeoutError("of the sampler")
+
+    async def agent(task, client):
+        with pytest.raises(CallRefusedError):
+            await client.chat(messages=[user(task)])
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError, match="of the sampler"):
+        qwen.run(agent, [], sampler=Faulty(lambda _: "", qwen.tokenizer), wait_s=0.2)

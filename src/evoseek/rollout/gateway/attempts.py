@@ -261,8 +261,6 @@ class AgentRunner:
             try:
                 async with attempt.clock.waiting:
                     await asyncio.wait({task})
-                if attempt.fault is not None:
-                    raise attempt.fault
                 reason, answer, failure = _ended(attempt, task.result())
             except TimeoutError:
                 reason, answer = StopReason.DEADLINE, None
@@ -271,6 +269,8 @@ class AgentRunner:
                 task.cancel()
                 attempt.end()
                 self.close(attempt)
+            if attempt.fault is not None:
+                raise attempt.fault
         return self._trajectory(attempt, reason, answer, failure)
 
     def _trajectory(
