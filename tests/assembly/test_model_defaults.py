@@ -288,6 +288,9 @@ def test_an_untrained_model_is_asked_search_first(model):
     for stated in ("environment.name=solver", 'environment="solver"', "tools=[]"):
         assert first(small, stated) == {}
     assert first("policy.model=tiny") == {}
+    assert (
+        first(small, "agent.name=tests.doubles.agents:own_loop") == {}
+    )  # whose calls keep the format that training would have
     assert first(small, system="deepresearcher") == {}
 
 

@@ -385,6 +385,7 @@ def test_a_switch_in_words():
     ):
         needs = Needs("key", "switch", wanted)
         assert (needs.holds(value), needs.words) == (holds, words)
+    assert not Needs("key", "switch", ("a", "b"), own_has_none=True).holds("mine.parts:Own")
 
 
 def test_the_base_of_all_parts_has_a_name():

@@ -249,9 +249,9 @@ class TestBranches:
     def test_trap_a_loss_that_averages_sequences_counts_an_attempt_once(self, recorder, loss, weights):
         """Three of the four tokens are in the first branch; two sequences in all, not three."""
         samples = GroupUpdate(recorder, MEAN_ONLY, seed=0, loss=loss).samples([self.GROUP])
-        assert [sample.weight for sample in samples] == weights
         named = [replace(sample, id=id) for sample, id in zip(samples, ("t0", "t0", "t1"), strict=True)]
         batch = StepBatch.of(named, loss)
+        assert [sample.weight for sample in batch.samples] == weights
         assert (batch.totals, batch.metrics["learner/samples"]) == (Totals(tokens=7, sequences=2), 3.0)
 
     def test_an_advantage_for_each_turn_lies_on_the_tokens_of_the_turn(self, recorder):

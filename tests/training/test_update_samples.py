@@ -10,6 +10,7 @@ from evoseek.credit import group_advantages
 from evoseek.learner.learner import StepBatch
 from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
+from evoseek.loss.terms import WithTerms
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
@@ -72,7 +73,7 @@ def gradient(loss, samples):
     """Of the sum over the action tokens' logprobs, by rollout."""
     batch = StepBatch.of(samples, loss)
     found = {}
-    for sample in samples:  # each in a micro-batch of its own
+    for sample in batch.samples:  # each in a micro-batch of its own
         mask = torch.tensor([sample.loss_mask])
         logprobs = torch.full(mask.shape, -0.5).masked_fill(~mask, 0.0).requires_grad_()
         record = logprobs.detach()
@@ -100,3 +101,22 @@ def test_a_step_counts_rollouts_not_samples():
     batch = StepBatch.of(samples, ClippedLoss())
     assert (batch.totals.sequences, batch.totals.tokens) == (2, 12)
     assert batch.metrics == {"learner/samples": 4.0, "learner/samples_without_gradient": 0.0}
+
+
+def test_a_critic_that_averages_tokens_weighs_them_equally_beside_a_loss_of_sequences():
+    """The weights of branches belong to a loss: the critic learns from the same samples with its own average."""
+    samples = update(SequenceLoss()).samples([group([1.0, 0.0], ONE, THREE)])
+    weights = [[one.weight for one in StepBatch.of(samples, loss).samples] for loss in (SequenceLoss(), ClippedLoss())]
+    assert weights == [[1.0, 3 / 8, 1 / 8, 4 / 8], [1.0] * 4]
+    assert [one.weight for one in StepBatch.of(samples, WithTerms(SequenceLoss(), kl=0.1)).samples] == weights[0]
+
+
+def test_by_hand_each_token_of_a_group_of_two_has_the_weight_of_one_rollout_of_two():
+    """Rewards 1 and 0, advantages 1/2 and -1/2; the first has 4 tokens, the second 8 in three samples of 3, 1 and 4.
+
+    By tokens each has 1/12 of its advantage; by sequences the first 1/2 x 1/4, the second 1/2 x 1/8."""
+    samples = update().samples([group([1.0, 0.0], ONE, THREE)])
+    by_tokens = gradient(ClippedLoss(), samples)
+    assert by_tokens == pytest.approx({"k/0": 4 * 0.5 / 12, "k/1": -8 * 0.5 / 12})
+    by_sequences = gradient(ClippedLoss(aggregate="sequence-mean-token-mean"), samples)
+    assert by_sequences == pytest.approx({"k/0": 0.5 / 2, "k/1": -0.5 / 2})

@@ -98,9 +98,11 @@ def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
 def search_first(settings: TrainingSettings, states: Callable[[str], bool]) -> TrainingSettings:
     """Let an untrained model, the policy or [answerer], answer after a search for the question, unless another
     environment is stated; `states` tells which settings are. A run's model is asked so if it was trained so, and a
-    model with the prompts of the shipped policies is not. An untrained model of fewer than three billion parameters may
-    not search further: it would write calls where it could answer.
+    model with the prompts of the shipped policies is not, nor one that an agent calls. An untrained model of fewer than
+    three billion parameters may not search further: it would write calls where it could answer.
     """
+    if settings.runs_agent:
+        return settings
     model, answerer = settings.policy.model, settings.answerer
     is_chat = bool(answerer.model or answerer.base_url)
     description = {} if is_chat else read_config(model)

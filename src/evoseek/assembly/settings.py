@@ -197,6 +197,9 @@ class RunSettings(Section):
     )
 
 
+_OF_OWN_LOOP = "environment.* tools rollout.max_tool_calls rollout.max_malformed rollout.final_answer"
+
+
 class TrainingSettings(Section):
     """Settings that every system has. The defaults suit the tiny policy."""
 
@@ -238,7 +241,12 @@ class TrainingSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        return Needs("judge.*", "reward.name", ("judge",)), Needs("critic.*", "credit.name", credits_with_critic())
+        instead = "An agent has prompts, tools and a loop of its own."
+        return (
+            Needs("judge.*", "reward.name", ("judge",)),
+            Needs("critic.*", "credit.name", credits_with_critic()),
+            Needs(_OF_OWN_LOOP, "agent.name", ("loop",), instead, own_has_none=True),
+        )
 
     def problems(self) -> Iterator[str]:
         yield from self.learner.problems_with(self)

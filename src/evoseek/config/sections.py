@@ -53,18 +53,19 @@ class Needs:
 
     `switch` is a name in the same table or, with a dot, in the whole settings. `wanted` are these values. (True,)
     stands for any value that is not empty, 0 or false; (False,) for any that is. `instead` may name what is used
-    otherwise.
+    otherwise. If `own_has_none`, the settings have no effect on a user's own part either.
     """
 
     keys: str
     switch: str
     wanted: tuple[object, ...] = (True,)
     instead: str = ""
+    own_has_none: bool = False
 
     def holds(self, value: object) -> bool:
         """Return whether the switch has one of the wanted values; a user's own part may need any setting."""
         if isinstance(value, str) and ":" in value and self.wanted not in ((True,), (False,)):
-            return True
+            return not self.own_has_none
         return bool(value) is self.wanted[0] if self.wanted in ((True,), (False,)) else value in self.wanted
 
     @property

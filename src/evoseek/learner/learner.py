@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 
@@ -45,7 +46,8 @@ OptimizerFactory = Callable[..., Optimizer]
 @dataclass(frozen=True, slots=True)
 class StepBatch(Generic[Inputs]):
     """A term of a step: its samples with a gradient, and the counts of all its samples with actions. The branches of a
-    trajectory, which have its id, count as one sequence."""
+    trajectory, which have its id, count as one sequence: a loss that averages sequences weights them by their tokens.
+    """
 
     samples: Sequence[TrainingSample]
     counted: int
@@ -55,9 +57,14 @@ class StepBatch(Generic[Inputs]):
     @classmethod
     def of(cls, samples: Sequence[TrainingSample], loss: LossFn[Inputs]) -> StepBatch[Inputs]:
         trained = [sample for sample in samples if trained_length(sample) > 0]
-        sequences = {sample.id or number for number, sample in enumerate(trained)}
-        totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(sequences))
-        return cls([sample for sample in trained if loss.contributes(sample)], len(trained), totals, loss)
+        lengths = Counter[str | int]()
+        for number, sample in enumerate(trained):
+            lengths[sample.id or number] += sum(sample.loss_mask)
+        totals = Totals(tokens=lengths.total(), sequences=len(lengths))
+        kept = [sample for sample in trained if loss.contributes(sample)]
+        if _averages_sequences(loss):
+            kept = [_weighted(sample, lengths[sample.id]) if sample.id else sample for sample in kept]
+        return cls(kept, len(trained), totals, loss)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -65,6 +72,16 @@ class StepBatch(Generic[Inputs]):
             "learner/samples": float(self.counted),
             "learner/samples_without_gradient": float(self.counted - len(self.samples)),
         }
+
+
+def _averages_sequences(loss: object) -> bool:
+    own = getattr(loss, "loss", loss)  # of one with further terms
+    return getattr(own, "aggregate", "") == "sequence-mean-token-mean" or getattr(own, "level", "") == "sequence"
+
+
+def _weighted(sample: TrainingSample, tokens: int) -> TrainingSample:
+    own = sum(sample.loss_mask)
+    return sample if own == tokens else replace(sample, weight=sample.weight * own / tokens)
 
 
 class LearnerBase(ABC, Generic[Inputs]):

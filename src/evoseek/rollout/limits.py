@@ -94,7 +94,11 @@ class Clock:
         time = asyncio.get_running_loop().time
         began = time()
         self.waiting.reschedule(None)
-        completion = await sampler.sample(request)
+        try:
+            completion = await sampler.sample(request)
+        except Exception:
+            self.waiting.reschedule(end + time() - began)  # an agent may go on
+            raise
         if completion.seconds is None and isfinite(self._left_s):
             raise ConfigError(
                 "The limit deadline_s needs the seconds that the sampler worked on a turn, but the sampler "

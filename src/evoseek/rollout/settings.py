@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -137,6 +138,15 @@ class CommandSettings(AgentSettings):
     """A program that answers one question and ends."""
 
     program: str = Field(default="", description="Command line of the agent's program, such as `python agent.py`.")
+
+    def problems(self) -> Iterator[str]:
+        """Yield a problem if the command line is empty or a quote is not closed."""
+        try:
+            fault = "" if shlex.split(self.program) else "is empty"
+        except ValueError as error:
+            fault = f"is {self.program!r}, which cannot be split ({error})"
+        if fault:
+            yield f"agent.program {fault}. Give the agent's command line, such as `python agent.py`."
 
 
 AgentPart = Annotated[SerializeAsAny[AgentSettings], Chosen("agent", AgentSettings)]

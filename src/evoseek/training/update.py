@@ -104,18 +104,7 @@ class GroupUpdate:
         keys = [attempt.group for attempt in attempts]
         given = advantages_of(self.credit, rewards, keys, [attempt.trajectory for attempt in attempts])
         pairs = zip(attempts, given, strict=True)
-        made = [attempt.with_advantages(own) for attempt, own in pairs if own is not None]
-        return [sample for samples in made for sample in self._weighted(samples)]
-
-    def _weighted(self, samples: list[TrainingSample]) -> list[TrainingSample]:
-        """Weight the branches of an attempt by their tokens, if the loss averages sequences: they count as one."""
-        loss = self.loss or self.learner.loss if len(samples) > 1 else None
-        own = getattr(loss, "loss", loss)  # of one with further terms
-        is_mean = getattr(own, "aggregate", "") == "sequence-mean-token-mean" or getattr(own, "level", "") == "sequence"
-        if not is_mean:
-            return samples
-        tokens = sum(sum(sample.loss_mask) for sample in samples)
-        return [replace(sample, weight=sum(sample.loss_mask) / tokens) for sample in samples]
+        return [sample for attempt, own in pairs if own is not None for sample in attempt.with_advantages(own)]
 
     def scored(self, groups: Sequence[TrajectoryGroup]) -> list[ScoredRollout]:
         """Return the attempts, with samples without advantages."""
@@ -311,12 +300,10 @@ class PPOUpdate(GroupUpdate):
         made: list[TrainingSample] = []
         for attempt, values, (_, returns) in zip(attempts, advantages, estimates, strict=True):
             own, targets = iter(values), iter(returns)
-            made += self._weighted(
-                [
-                    replace(sample, advantages=_on_actions(sample, own), returns=_on_actions(sample, targets))
-                    for sample in attempt.samples
-                ]
-            )
+            made += [
+                replace(sample, advantages=_on_actions(sample, own), returns=_on_actions(sample, targets))
+                for sample in attempt.samples
+            ]
         return made
 
     def _estimate(self, attempt: ScoredRollout) -> tuple[list[float], list[float]]:

@@ -410,3 +410,47 @@ class TestHostile:
         ends = asyncio.run(both())
         assert statuses == [400, 400]
         assert not any(one.segments for one in ends)
+
+
+def test_an_agent_that_cancels_itself_has_failed_and_the_run_goes_on(qwen):
+    async def agent(task, client):
+        raise asyncio.CancelledError("a scope of its own")
+
+    trajectory = qwen.run(agent, [])
+    assert trajectory.stop_reason is StopReason.TOOL_FAILED
+    assert "CancelledError" in trajectory.failure
+
+
+def test_a_function_in_a_thread_may_chat_in_a_loop_of_its_own(qwen):
+    """The policy is sampled in the attempt's loop all the same, whose futures the sampler waits for."""
+    loops = []
+
+    class Watched(ScriptedSampler):
+        async def sample(self, request):
+            loops.append(asyncio.get_running_loop())
+            return await super().sample(request)
+
+    def agent(task, client):
+        loops.append(client.attempt.loop)
+        reply = asyncio.run(client.chat(messages=[user(task)]))
+        return reply["choices"][0]["message"]["content"]
+
+    trajectory = qwen.run(agent, [], sampler=Watched(lambda _: "Meri<|im_end|>", qwen.tokenizer))
+    assert (trajectory.answer, len(trajectory.branches)) == ("Meri", 1)
+    assert loops[0] is loops[1]
+
+
+def test_a_fault_ends_the_run_even_if_the_agent_then_hangs_and_whatever_its_type(qwen):
+    """A TimeoutError of the sampler is not the agent's limit of time."""
+
+    class Faulty(ScriptedSampler):
+        async def sample(self, request):
+            raise TimeoutError("of the sampler")
+
+    async def agent(task, client):
+        with pytest.raises(CallRefusedError):
+            await client.chat(messages=[user(task)])
+        await asyncio.Event().wait()
+
+    with pytest.raises(TimeoutError, match="of the sampler"):
+        qwen.run(agent, [], sampler=Faulty(lambda _: "", qwen.tokenizer), wait_s=0.2)

@@ -93,3 +93,14 @@ def test_any_calls_give_each_action_once_after_exactly_its_context(conversations
         before += segment.token_ids
     assert sorted(found) == sorted(contexts)
     assert len(actions) == len(conversations)
+
+
+def test_the_last_call_is_trained_on_with_the_delivered_ones_that_it_continues():
+    """What was not delivered is only read."""
+    tree, messages = CallTree(), [said("user", "who?")]
+    for number in range(4):
+        call(tree, messages, f"{number}", delivered=number != 1)
+        messages = [*messages, said("assistant", f"{number}"), said("user", "more")]
+    segments, actions = tree.segments(0, only_last=True)
+    assert [action.text for action in actions] == ["0", "2", "3"]
+    assert [len(segment.token_ids) for segment in segments] == [1, 1, 3, 1, 1, 1]

@@ -189,3 +189,16 @@ def test_many_attempts_together_keep_their_calls_apart(qwen):
     before = [one.token_ids[: -len(one.segments[-1].token_ids)] for one in rolled]
     assert given.issuperset(before)
     assert sorted(qwen.sampler.released) == sorted(f"k/{n}" for n in range(64))
+
+
+@pytest.mark.parametrize("function", [{"name": "a", "parameters": 7}, {"name": "a", "parameters": {"properties": 7}}])
+def test_tools_that_cannot_be_described_are_refused(tagged, function):
+    """With 400: a client repeats 500, and the reason would be lost."""
+
+    def agent(task, client):
+        body = {"messages": [{"role": "user", "content": task}], "tools": [{"type": "function", "function": function}]}
+        reply = post(f"{client.base_url}/chat/completions", json=body)
+        assert reply.status_code == 400
+        return reply.json()["error"]["message"]
+
+    assert "cannot be read" in tagged.run(agent, []).answer

@@ -57,8 +57,6 @@ class Command:
 
 async def _run(program: list[str], environment: dict[str, str], out: Any, err: Any) -> int:
     """Return a program's exit code. All that it started ends with it."""
-    if not program:
-        raise AgentFailedError("agent.program is empty. Give the command line of the agent.")
     try:
         process = await asyncio.create_subprocess_exec(
             *program,

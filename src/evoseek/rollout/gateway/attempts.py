@@ -29,8 +29,8 @@ from evoseek.rollout.gateway.chat_requests import (
 from evoseek.rollout.limits import Clock, Limits
 from evoseek.types import Completion, Message, Question, SampleRequest, StopReason, Trajectory
 
-if TYPE_CHECKING:
-    from evoseek.renderers.conversation import Conversation  # torch
+if TYPE_CHECKING:  # settings are read without loading what renders
+    from evoseek.renderers.conversation import Conversation
 
 WAIT_S = 600.0
 """Maximum seconds that an agent works by itself, between its calls, unless rollout.wait_s or deadline_s is set."""
@@ -108,6 +108,9 @@ class AgentAttempt:
                 context = _context(conversation, after, [one.shown for one in said[known:]])
             except PolicyError as error:
                 raise CallRefusedError(str(error)) from error
+            except Exception as error:  # of a template, for schemas or calls of another form
+                why = f"{type(error).__name__}: {error}"
+                raise CallRefusedError(f"The conversation or its tools cannot be read ({why[:_SHOWN]}).") from error
             room = self._room(context, request)
             number, choices, calls = self._turns, list[AgentChoice](), list[AgentCall]()
             for _ in range(request.n or 1):
@@ -217,8 +220,12 @@ class Client:
 
     async def chat(self, **body: Any) -> dict[str, Any]:
         """Return the reply to a request of chat completions, whole. Raises CallRefusedError."""
-        request = read_request(body)
-        reply, calls = await self.attempt.reply(request)
+        request, attempt = read_request(body), self.attempt
+        if asyncio.get_running_loop() is attempt.loop:
+            reply, calls = await attempt.reply(request)
+        else:  # of a function in a thread of its own
+            asked = asyncio.run_coroutine_threadsafe(attempt.reply(request), attempt.loop)
+            reply, calls = await asyncio.wrap_future(asked)
         for call in calls:
             call.delivered = True
         return completion_of(reply, request)
@@ -254,8 +261,6 @@ class AgentRunner:
             try:
                 async with attempt.clock.waiting:
                     await asyncio.wait({task})
-                if attempt.fault is not None:
-                    raise attempt.fault
                 reason, answer, failure = _ended(attempt, task.result())
             except TimeoutError:
                 reason, answer = StopReason.DEADLINE, None
@@ -264,6 +269,8 @@ class AgentRunner:
                 task.cancel()
                 attempt.end()
                 self.close(attempt)
+            if attempt.fault is not None:
+                raise attempt.fault
         return self._trajectory(attempt, reason, answer, failure)
 
     def _trajectory(
@@ -290,7 +297,7 @@ async def _answer_of(running: Awaitable[object]) -> str | AgentFailedError | Non
     """Return the answer of an agent, or its failure, for any exception."""
     try:
         answer = await running
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, asyncio.CancelledError) as error:  # also one that the agent itself raises
         text = str(error) if isinstance(error, AgentFailedError) else f"{type(error).__name__}: {error}"
         return AgentFailedError(f"The agent failed: {text[:_SHOWN]}")
     if answer is not None and not isinstance(answer, str):

@@ -121,7 +121,7 @@ class CallTree:
         last call and those that it continues. `version` is the trajectory's."""
         kept = [CallBranch(own.cause, [call for call in own.calls if call.delivered]) for own in self.branches]
         if only_last and (delivered := [call for call in self.calls if call.delivered]):
-            kept = [CallBranch("", _path(delivered[-1]))]
+            kept = [CallBranch("", [call for call in _path(delivered[-1]) if call.delivered])]
         kept = [own for own in kept if own.calls]
         segments: list[Segment] = []
         for number, branch in enumerate(kept):
@@ -153,7 +153,10 @@ class CallTree:
 
 def _path(call: AgentCall) -> list[AgentCall]:
     """Return the calls that a call continues, and the call itself."""
-    return [*(_path(call.after) if call.after is not None else ()), call]
+    path = [call]
+    while (before := path[-1].after) is not None:
+        path.append(before)
+    return path[::-1]
 
 
 def _edit(sent: Said, given: Said) -> str:

@@ -19,7 +19,7 @@ from evoseek.rollout.gateway.calls import Said
 from evoseek.types import Completion, Message, ToolCall
 
 if TYPE_CHECKING:
-    from evoseek.renderers.conversation import WrittenReply  # torch
+    from evoseek.renderers.conversation import WrittenReply
 
 MODEL = "policy"
 _STOP_STRINGS, _CHOICES = 16, 128
