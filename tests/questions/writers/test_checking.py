@@ -346,7 +346,8 @@ def stated(number: int) -> Document:
 def test_a_long_question_keeps_the_sentences_that_support_its_answer(tmp_path: Path):
     (item,) = scripted(index(tmp_path, [stated(1)]), 8, long(1, "a1")).items
     assert item.question.golden_answers == (" ".join(sentences(1)),)
-    assert item.question.metadata == {"hops": 1, "kind": "how", "evidence": ["a1#0"], "support": [*sentences(1)]}
+    about = {"hops": 1, "kind": "how", "form": "sentences", "evidence": ["a1#0"]}
+    assert item.question.metadata == {**about, "support": [*sentences(1)]}
 
 
 @pytest.mark.parametrize("k", [2, 12])
