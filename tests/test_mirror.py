@@ -64,7 +64,7 @@ UNTESTED = {  # modules without a test file of their own, and what tests them
     "web/settings": "web/test_providers",
 }
 
-PRIVATE_NAMES_TOUCHED = 117  # to be lowered, never raised
+PRIVATE_NAMES_TOUCHED = 114  # to be lowered, never raised
 
 
 def modules() -> set[str]:

@@ -396,7 +396,7 @@ def test_models_health_and_metrics(served):
 def test_a_full_queue_says_when_to_ask_again(serving):
     with serving(limits=AgentServerLimits(running=1, waiting=1)) as served, ThreadPoolExecutor(4) as pool:
         two = [pool.submit(ask, served, say(f"wait {WHO}")) for _ in range(2)]
-        places = served.server._queue
+        places = served.server.queue
         until(lambda: places.taken == 2)
         with pytest.raises(openai.RateLimitError) as caught:
             ask(served, say(WHO))
@@ -419,7 +419,7 @@ def accepts(served):
 def begun(served, pool, *words, **options):
     """A question that is under way."""
     asked = pool.submit(lambda: list(ask(served, *words, **options)) if options else ask(served, *words))
-    until(lambda: served.server._queue.running == 1)
+    until(lambda: served.server.queue.running == 1)
     return asked
 
 
@@ -439,7 +439,7 @@ def test_an_answer_that_does_not_end_is_cancelled_and_its_client_is_told(serving
     with serving(limits=AgentServerLimits(running=1, drain_s=0)) as served, ThreadPoolExecutor(2) as pool:
         asked = begun(served, pool, say("hang"), **options)
         queued = pool.submit(ask, served, say(WHO))
-        until(lambda: served.server._queue.taken == 2)
+        until(lambda: served.server.queue.taken == 2)
         served.stop()
         for one in (asked, queued):
             with pytest.raises(openai.APIError, match="The server was stopped before the answer was ready"):
@@ -452,7 +452,7 @@ def test_clients_that_vanish_leave_nothing_behind(serving, stream):
     body = json.dumps({"model": "evoseek", "messages": [say("hang")], "stream": stream}).encode()
     head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with serving(limits=AgentServerLimits(running=2, waiting=8)) as served:
-        places, port = served.server._queue, int(served.url.rpartition(":")[2])
+        places, port = served.server.queue, int(served.url.rpartition(":")[2])
         sockets = [socket.create_connection(("127.0.0.1", port)) for _ in range(6)]
         for connection in sockets[:5]:
             connection.sendall(head + body)
@@ -464,7 +464,7 @@ def test_clients_that_vanish_leave_nothing_behind(serving, stream):
         # Told in another thread; one of those that waited may have begun when the place before it was left.
         until(lambda: set(served.sampler.hanging) == set(served.sampler.released))
         assert ask(served, say(WHO)).choices[0].message.content == "Meri Tolu"
-        until(lambda: not served.server._queue._under_way)
+        until(lambda: not served.server.queue._under_way)
 
 
 def test_thirty_clients_at_once_get_an_answer_or_429(serving):
@@ -483,4 +483,4 @@ def test_thirty_clients_at_once_get_an_answer_or_429(serving):
             statuses = list(pool.map(one, range(30)))
         assert set(statuses) <= {200, 429}
         assert statuses.count(200) >= 12
-        until(lambda: served.server._queue.taken == 0)
+        until(lambda: served.server.queue.taken == 0)

@@ -121,7 +121,7 @@ def test_a_client_that_leaves_ends_its_rollout(serving):
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     with serving() as served:
-        places = served.server._queue
+        places = served.server.queue
         with socket.create_connection(("127.0.0.1", int(served.url.rpartition(":")[2]))) as connection:
             connection.sendall(head.encode() + body)
             until(lambda: places.running == 1)

@@ -257,7 +257,7 @@ def test_a_reload_answers_by_another_source_and_closes_the_one_before(serving, c
 
         def reload(load):
             loads.append(load)
-            asyncio.run_coroutine_threadsafe(server.reload(), server._loop).result(60)
+            asyncio.run_coroutine_threadsafe(server.reload(), server.loop).result(60)
 
         assert models() == 200
         for load in (fails, lambda: (None, [])):  # without any key, everybody would be let in
@@ -353,7 +353,7 @@ def test_a_source_that_cannot_be_used_is_closed(serving, tmp_path, corpus):
 
         assert httpx2.get(f"{served.url}/health").status_code == 200
         server._load = lambda: (AnswerSource(breaks, before.engine, lambda: closed.append(True)), KEYS)
-        asyncio.run_coroutine_threadsafe(server.reload(), server._loop).result(60)
+        asyncio.run_coroutine_threadsafe(server.reload(), server.loop).result(60)
         assert (server.readers.source is before, closed) == (True, [True])
 
 
@@ -361,14 +361,14 @@ def test_a_question_under_way_is_answered_before_its_source_is_closed(serving, t
     at_close = []
     with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS) as served:
         server, before = served.server, served.server.readers.source
-        server.readers.source = replace(before, close=lambda: at_close.append(server._queue.taken))
+        server.readers.source = replace(before, close=lambda: at_close.append(server.queue.taken))
         server._load = lambda: (AnswerSource(before.answerer_for, before.engine), KEYS)
         body = {"model": "evoseek", "messages": [{"role": "user", "content": "wait mayor"}], "stream": True}
         headers = {"Authorization": f"Bearer {FULL}"}
         with httpx2.stream(
             "POST", f"{served.url}/v1/chat/completions", json=body, headers=headers, timeout=60
         ) as reply:
-            reloading = asyncio.run_coroutine_threadsafe(server.reload(), server._loop)
+            reloading = asyncio.run_coroutine_threadsafe(server.reload(), server.loop)
             with pytest.raises(TimeoutError):
                 reloading.result(0.5)
             served.sampler.gate.set()

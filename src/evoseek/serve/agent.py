@@ -96,7 +96,8 @@ class AgentServer:
     """The agent server, with the ASGI application `app`. `keys` are the valid keys, `host` the address to listen at,
     `names` its further names. `feedback` keeps conversations with a verdict (None: not kept), `asked` what was asked.
     The chat page suggests the questions `examples`. `uploads` takes new documents (None: none are taken). `load` gives
-    a newer source (None: there is none), and the keys."""
+    a newer source (None: there is none), and the keys. `queue` has the questions under way; `loop` is None until the
+    server runs."""
 
     def __init__(
         self,
@@ -114,10 +115,10 @@ class AgentServer:
     ) -> None:
         self._limits, self._host, self._load = limits or AgentServerLimits(), host, load
         self._worker, self._asked, self._reloading = Worker(), asked, asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._uploads = uploads
         self._feedback, self._answers = feedback, OrderedDict[str, tuple[Key, Feedback]]()
-        self._queue = AnswerQueue(
+        self.queue = AnswerQueue(
             self._worker,
             running=self._limits.running,
             waiting=self._limits.waiting,
@@ -140,7 +141,7 @@ class AgentServer:
         listen(self.stoppable(), self._host, port, started=started)
 
     def stoppable(self) -> StoppableServer:
-        return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self._queue.stop)
+        return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self.queue.stop)
 
     def _routes(self) -> list[BaseRoute]:
         return [
@@ -165,7 +166,7 @@ class AgentServer:
     @asynccontextmanager
     async def _living(self, app: Starlette) -> AsyncGenerator[None]:
         self._worker.start()
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         try:
             async with self.readers.living():
                 yield
@@ -184,7 +185,7 @@ class AgentServer:
         try:
             key = key_of(request)
             reader = self.readers.within(key, wanted.folder)
-            pending = self._queue.ask(reader.answerer, wanted.question, wanted.history, by=key.name)
+            pending = self.queue.ask(reader.answerer, wanted.question, wanted.history, by=key.name)
             if self._feedback is not None:
                 pending.task.add_done_callback(partial(self._remember, pending.id, key))
             if wanted.stream:
@@ -238,11 +239,11 @@ class AgentServer:
     async def _ask_alone(self, key: Key, question: str) -> Answered:
         """Answer a question without a conversation. Raises BusyError, and EvoseekError if there is no answer."""
         answerer = self.readers[key].answerer
-        return await self._queue.ask(answerer, well_formed(question).strip(), by=key.name).answered()
+        return await self.queue.ask(answerer, well_formed(question).strip(), by=key.name).answered()
 
     def _reload_soon(self, number: int, frame: object) -> None:
-        if self._loop is not None:
-            asyncio.run_coroutine_threadsafe(self.reload(), self._loop)
+        if self.loop is not None:
+            asyncio.run_coroutine_threadsafe(self.reload(), self.loop)
 
     async def reload(self) -> None:
         """Read the keys again and load the newest checkpoint. Questions under way are answered as they began. If that
@@ -270,7 +271,7 @@ class AgentServer:
         self._guard.keys = keys
         _LOG.warning("Reloaded: %s keys, %s.", len(keys), "a new checkpoint" if source else "the same checkpoint")
         if source is not None:
-            await self._queue.idle()
+            await self.queue.idle()
             await asyncio.to_thread(before.close)
 
     async def _file(self, request: Request) -> Response:
@@ -320,12 +321,12 @@ class AgentServer:
         return JSONResponse({"status": "ok", "model": self.model, **state})
 
     async def _ready(self, request: Request) -> Response:
-        has_room = self._queue.taken < self._queue.most
+        has_room = self.queue.taken < self.queue.most
         return JSONResponse({"status": "ready" if has_room else "busy"}, 200 if has_room else 503)
 
     async def _metrics(self, request: Request) -> Response:
         check_sees_all(request)
-        return Response(self._queue.metrics, media_type=CONTENT_TYPE_LATEST)
+        return Response(self.queue.metrics, media_type=CONTENT_TYPE_LATEST)
 
     async def _log(self, request: Request) -> Response:
         check_sees_all(request)
