@@ -118,11 +118,8 @@ def evaluate(
         _check_judge(check_judge)
         return
     searches = _searches(baseline, no_search)
-    if most_wrong is not None and (baseline or no_search or samples > 1 or temperature or not 0.0001 <= most_wrong < 1):
-        raise ConfigError(
-            "--most-wrong is about answers as `evoseek ask` gives them: searched, greedy, one each. Give a share "
-            "from 0.0001 to below 1, such as 0.05, without --baseline, --no-search, --samples and --temperature."
-        )
+    if most_wrong is not None:
+        _check_most_wrong(most_wrong, as_asked=not (baseline or no_search or samples > 1 or temperature))
     from evoseek.cli.settings import answering_settings, named_answerer
 
     with end_on_interrupt():
@@ -165,6 +162,14 @@ def evaluate(
         values = {**values, "judged_wrong": _again(scored, wrong, out, console)}
     if json:
         print(dumps(values, ensure_ascii=False))
+
+
+def _check_most_wrong(share: float, *, as_asked: bool) -> None:
+    if not as_asked or not 0.0001 <= share < 1:
+        raise ConfigError(
+            "--most-wrong is about answers as `evoseek ask` gives them: searched, greedy, one each. Give a share "
+            "from 0.0001 to below 1, such as 0.05, without --baseline, --no-search, --samples and --temperature."
+        )
 
 
 def _beside(
